@@ -1,0 +1,150 @@
+"""Configuration of a stage: one frozen pydantic model, filled from defaults < YAML section < ``--set`` < flags.
+
+Fields are *semantic* (they change the numbers; resume compares them and the lineage stores them) or *operational*
+(concurrency, timeouts, paths of caches; they may differ between a run and its continuation). Help text and bounds live
+on the field, once: the command line is generated from it (``dialrl.cli.command``). Not here: any stage's own fields.
+"""
+
+import difflib
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Self, TypeVar
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from dialrl.errors import MissingInputError, UsageError
+
+
+def semantic(default: Any = ..., *, help: str, **bounds: Any) -> Any:
+    """A field that changes what the stage computes."""
+    return Field(default, description=help, json_schema_extra={"operational": False}, **bounds)
+
+
+def operational(default: Any = ..., *, help: str, **bounds: Any) -> Any:
+    """A field that changes only how the stage works (speed, memory, places), never its result."""
+    return Field(default, description=help, json_schema_extra={"operational": True}, **bounds)
+
+
+class StageConfig(BaseModel):
+    """Base of every stage's configuration: frozen, unknown keys refused, no silent conversions of NaN or infinity."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True, allow_inf_nan=False)
+
+    @classmethod
+    def is_operational(cls, field: str) -> bool:
+        extra = cls.model_fields[field].json_schema_extra
+        return isinstance(extra, dict) and extra.get("operational") is True
+
+    def semantic_values(self) -> dict[str, Any]:
+        """The semantic fields as plain JSON values: what the lineage stores and resume compares."""
+        values = self.model_dump(mode="json")
+        return {name: value for name, value in values.items() if not self.is_operational(name)}
+
+    def updated(self, **changes: Any) -> Self:
+        """A validated copy with some fields changed (``None`` values are changes too)."""
+        return type(self).model_validate({**self.model_dump(), **changes})
+
+
+ConfigT = TypeVar("ConfigT", bound=BaseModel)
+
+
+def resolve_config(
+    model: type[ConfigT],
+    *,
+    section: str,
+    file: Path | None = None,
+    assignments: Sequence[str] = (),
+    flags: Mapping[str, Any] | None = None,
+) -> ConfigT:
+    """The configuration of a stage: defaults < section of ``file`` < ``assignments`` (``key=value``) < ``flags``.
+
+    A key in ``assignments`` may be dotted to reach into a nested section. Values are read as YAML. Raises UsageError
+    naming the key and its nearest known name, or the value with what was expected.
+    """
+    values: dict[str, Any] = dict(read_yaml_section(file, section)) if file is not None else {}
+    for assignment in assignments:
+        _assign(values, assignment)
+    values.update({key: value for key, value in (flags or {}).items() if value is not None})
+    return validated(model, values, where=f"{file}, section '{section}'" if file is not None else section)
+
+
+def validated(model: type[ConfigT], values: Mapping[str, Any], *, where: str) -> ConfigT:
+    """``values`` as a ``model``, or a UsageError that names every wrong key, what it was and what was expected."""
+    try:
+        return model.model_validate(values)
+    except ValidationError as error:
+        raise UsageError(_explain(model, error, where)) from None
+
+
+def read_yaml(file: Path) -> dict[str, Any]:
+    """The mapping in a YAML file, read without any object construction."""
+    if not file.is_file():
+        raise MissingInputError(f"Configuration file '{file}' does not exist. Give the path of a pipeline YAML file.")
+    try:
+        content = yaml.safe_load(file.read_text(encoding="utf-8"))
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise UsageError(f"'{file}' is not valid YAML: {error}") from None
+    if content is None:
+        return {}
+    if not isinstance(content, dict):
+        raise UsageError(f"'{file}' holds a {type(content).__name__}; expected one section (a mapping) a stage.")
+    return {str(key): value for key, value in content.items()}
+
+
+def read_yaml_section(file: Path, section: str) -> dict[str, Any]:
+    """The ``section`` of a pipeline YAML; a missing section is an empty one."""
+    content = read_yaml(file).get(section) or {}
+    if not isinstance(content, dict):
+        raise UsageError(f"'{file}': section '{section}' holds {content!r}; expected 'key: value' lines.")
+    return dict(content)
+
+
+def differing_keys(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
+    """One line a key whose value differs: ``gamma: 0.85 -> 0.9``. Both are ``semantic_values()``."""
+    keys = sorted(set(old) | set(new))
+    return [f"{key}: {old.get(key)!r} -> {new.get(key)!r}" for key in keys if old.get(key) != new.get(key)]
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """`` Did you mean 'x'?`` for the closest known name, or an empty string."""
+    close = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)
+    return f" Did you mean '{close[0]}'?" if close else ""
+
+
+def _assign(values: dict[str, Any], assignment: str) -> None:
+    key, separator, text = assignment.partition("=")
+    if not separator or not key.strip():
+        raise UsageError(f"--set got '{assignment}'; expected key=value, for example --set gamma=0.9.")
+    *parents, last = key.strip().split(".")
+    target = values
+    for parent in parents:
+        child = target.setdefault(parent, {})
+        if not isinstance(child, dict):
+            raise UsageError(f"--set {assignment}: '{parent}' holds {child!r}, which has no keys inside.")
+        target = child
+    try:
+        target[last] = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise UsageError(f"--set {assignment}: the value is not valid YAML: {error}") from None
+
+
+def _explain(model: type[BaseModel], error: ValidationError, where: str) -> str:
+    lines = []
+    for fault in error.errors():
+        key = ".".join(str(part) for part in fault["loc"])
+        if fault["type"] == "extra_forbidden":
+            known = _fields_at(model, fault["loc"][:-1])
+            lines.append(f"unknown key '{key}'.{nearest(str(fault['loc'][-1]), known)}")
+        else:
+            lines.append(f"{key or 'the whole'}: {fault['msg']} (got {fault.get('input')!r})")
+    return f"Configuration of {where}: " + "; ".join(lines)
+
+
+def _fields_at(model: type[BaseModel], path: Sequence[Any]) -> list[str]:
+    for part in path:
+        annotation = model.model_fields[part].annotation if part in model.model_fields else None
+        if not (isinstance(annotation, type) and issubclass(annotation, BaseModel)):
+            return []
+        model = annotation
+    return list(model.model_fields)

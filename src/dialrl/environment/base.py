@@ -1,0 +1,97 @@
+"""What an environment is: who answers the policy.
+
+An environment offers scenarios and opens one session a dialogue. A session is driven turn by turn and must be a pure
+function of (scenario, seed, replies so far), external calls apart, so that a killed run can replay it. Not here: tokens,
+engines, grading; a live judge's state reaches the session as ``DialogueState``.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from dialrl.scenario.message import Message
+
+TERMINATED_REASONS = ("success", "collapse", "regression", "oscillation", "farewell", "answer", "format_failure")
+TRUNCATED_REASONS = ("turn_limit", "token_limit", "stalled", "timeout")
+END_REASONS = (*TERMINATED_REASONS, *TRUNCATED_REASONS, "error")
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """What the dialogues of a group have in common. ``card`` is the environment's own description (JSON values)."""
+
+    scenario_id: str
+    split: str
+    card: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class PolicyReply:
+    """The policy's reply as the environment sees it: text, never ids."""
+
+    text: str
+    finish_reason: str
+    turn: int
+
+
+@dataclass(frozen=True)
+class DialogueState:
+    """State after the reply, known only under live grading: position and deficit by axis, the stop rule that fired."""
+
+    deficit: tuple[float, ...]
+    position: tuple[float, ...]
+    stop: str | None = None
+
+
+@dataclass(frozen=True)
+class DirectorAction:
+    tool: str
+    argument: str | None = None
+    guidance: str | None = None
+
+
+@dataclass(frozen=True)
+class Usage:
+    """Tokens of one external call."""
+
+    role: str
+    prompt_tokens: int
+    cached_tokens: int
+    completion_tokens: int
+
+
+@dataclass(frozen=True)
+class EnvironmentStep:
+    """What the environment says next: new messages for the policy, or the reason why the dialogue is over.
+
+    With an ``end_reason`` the messages are what followed the last reply (``final_messages``).
+    """
+
+    messages: tuple[Message, ...]
+    end_reason: str | None = None
+    outcome: float | None = None
+    flags: tuple[str, ...] = ()
+    director: DirectorAction | None = None
+    usage: tuple[Usage, ...] = ()
+
+
+class DialogueSession(Protocol):
+    """One dialogue."""
+
+    async def opening(self) -> EnvironmentStep:
+        """The messages before the first reply (system prompt and opening line): equal for all members of a group."""
+
+    async def respond(self, reply: PolicyReply, state: DialogueState | None) -> EnvironmentStep:
+        """The answer to one reply."""
+
+
+class Environment(Protocol):
+    """Offers scenarios and opens dialogues."""
+
+    name: str
+
+    def scenarios(self, split: str) -> Sequence[Scenario]:
+        """The scenarios of a split ("train", "test" ...), in a fixed order."""
+
+    def open(self, scenario: Scenario, seed: int) -> DialogueSession:
+        """A new dialogue; ``seed`` decides everything random about the user."""
