@@ -6,23 +6,15 @@ engines, grading; a live judge's state reaches the session as ``DialogueState``.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Any, Protocol
+from dataclasses import dataclass
+from typing import Protocol
 
-from dialrl.scenario.message import Message
+from dialrl.scenario.card import Scenario
+from dialrl.scenario.message import Message, Usage
 
 TERMINATED_REASONS = ("success", "collapse", "regression", "oscillation", "farewell", "answer", "format_failure")
 TRUNCATED_REASONS = ("turn_limit", "token_limit", "stalled", "timeout")
 END_REASONS = (*TERMINATED_REASONS, *TRUNCATED_REASONS, "error")
-
-
-@dataclass(frozen=True)
-class Scenario:
-    """What the dialogues of a group have in common. ``card`` is the environment's own description (JSON values)."""
-
-    scenario_id: str
-    split: str
-    card: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -48,16 +40,6 @@ class DirectorAction:
     tool: str
     argument: str | None = None
     guidance: str | None = None
-
-
-@dataclass(frozen=True)
-class Usage:
-    """Tokens of one external call."""
-
-    role: str
-    prompt_tokens: int
-    cached_tokens: int
-    completion_tokens: int
 
 
 @dataclass(frozen=True)

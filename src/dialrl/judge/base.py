@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-from dialrl.environment.base import Scenario, Usage
-from dialrl.scenario.message import Message
+from dialrl.scenario.card import Scenario
+from dialrl.scenario.message import Message, Usage
 
 JudgeStatus = Literal["ok", "repaired", "missing"]
 

@@ -22,3 +22,13 @@ class Message:
     @classmethod
     def from_row(cls, row: Mapping[str, Any]) -> "Message":
         return cls(role=row["role"], content=row["content"], name=row.get("name"))
+
+
+@dataclass(frozen=True)
+class Usage:
+    """Tokens of one model call, and the role it was made for."""
+
+    role: str
+    prompt_tokens: int
+    cached_tokens: int
+    completion_tokens: int
