@@ -74,9 +74,7 @@ class Engine(Protocol):
     capabilities: EngineCapabilities
     policy_digest: str
 
-    def generate_block(
-        self, requests: Sequence[GenerationRequest], sampling: SamplingSettings
-    ) -> list[Generation]:
+    def generate_block(self, requests: Sequence[GenerationRequest], sampling: SamplingSettings) -> list[Generation]:
         """One reply a request, in order (block engines)."""
 
     async def generate(self, request: GenerationRequest, sampling: SamplingSettings) -> Generation:

@@ -1,0 +1,126 @@
+"""How a reply is read: its finite feature vector, and the one *act* that follows from it.
+
+User, judge and planner see a reply through `features` alone: two texts with the same vector are the same reply.
+Nothing here knows the hidden state; all of it is read from the transcript's text.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Literal, NamedTuple
+
+from dialrl.environment.demo.words import ADVICE_WORDS, AFFIRMING_WORDS, SLOT_WORDS
+
+WORD_LIMIT = 30
+CHARACTER_LIMIT = 240
+
+_WORD = re.compile(r"[^\W\d_]+")
+
+
+class Utterance(NamedTuple):
+    """One line of a dialogue."""
+
+    role: Literal["user", "assistant"]
+    content: str
+
+
+class Act(IntEnum):
+    """What a reply does. The order breaks the myopic planner's ties (the earlier act wins)."""
+
+    SILENT = 0
+    VALIDATE = 1  # names the feeling
+    PARAPHRASE = 2  # names the topic
+    AFFIRM = 3  # encourages
+    ADVISE = 4  # gives advice
+    ASK = 5  # asks about something the user said
+    RESONATE = 6  # names the told detail
+    EMPOWER = 7  # names the told detail, with encouragement or advice
+    GENERIC = 8  # says nothing that belongs to this user
+    REPEAT = 9  # an earlier reply, word for word
+    GARBLED = 10  # too long, stuttering, or names what the user never said
+
+
+@dataclass(frozen=True)
+class ReplyFeatures:
+    """All that this world reads in a reply.
+
+    `off_topic`: names a feeling, topic or detail that the user has not said. `garbled`: over WORD_LIMIT words or
+    CHARACTER_LIMIT characters, a word twice in a row, or a word more than three times.
+    """
+
+    empty: bool
+    garbled: bool
+    off_topic: bool
+    repeats_earlier: bool
+    names_feeling: bool
+    names_topic: bool
+    names_detail: bool
+    asks: bool
+    advises: bool
+    affirms: bool
+
+    @property
+    def act(self) -> Act:
+        """The act, by precedence: the first line that applies."""
+        if self.empty:
+            return Act.SILENT
+        if self.garbled or self.off_topic:
+            return Act.GARBLED
+        if self.repeats_earlier:
+            return Act.REPEAT
+        if self.asks:
+            return Act.ASK if self.names_topic or self.names_feeling or self.names_detail else Act.GENERIC
+        if self.names_detail:
+            return Act.EMPOWER if self.advises or self.affirms else Act.RESONATE
+        if self.advises:
+            return Act.ADVISE
+        if self.affirms:
+            return Act.AFFIRM
+        if self.names_feeling:
+            return Act.VALIDATE
+        return Act.PARAPHRASE if self.names_topic else Act.GENERIC
+
+
+def words_of(text: str) -> list[str]:
+    """Lower-cased words of the part of a text that can matter (one character past CHARACTER_LIMIT is enough)."""
+    return _WORD.findall(text[: CHARACTER_LIMIT + 1].lower())
+
+
+def heard(transcript: Sequence[Utterance]) -> dict[str, frozenset[str]]:
+    """The slot words the user has said so far, by kind."""
+    said = {word for line in transcript if line.role == "user" for word in words_of(line.content)}
+    return {kind: known & said for kind, known in SLOT_WORDS.items()}
+
+
+def features(reply: str, transcript: Sequence[Utterance]) -> ReplyFeatures:
+    """The feature vector of `reply` as an answer to `transcript`, which ends with the user's line.
+
+    Any text is legal: empty, huge, markup, any script.
+
+    >>> features("so the exam is hard ?", [Utterance("user", "i feel sad since the exam .")]).act
+    <Act.ASK: 5>
+    """
+    words = words_of(reply)
+    spoken = frozenset(words)
+    known = heard(transcript)
+    earlier = {tuple(words_of(line.content)) for line in transcript if line.role == "assistant"}
+    return ReplyFeatures(
+        empty=not words and not reply.strip(),
+        garbled=_is_garbled(reply, words),
+        off_topic=any(spoken & (SLOT_WORDS[kind] - known[kind]) for kind in SLOT_WORDS),
+        repeats_earlier=tuple(words) in earlier,
+        names_feeling=bool(spoken & known["feeling"]),
+        names_topic=bool(spoken & known["topic"]),
+        names_detail=bool(spoken & known["detail"]),
+        asks="?" in reply[:CHARACTER_LIMIT],
+        advises=bool(spoken & ADVICE_WORDS),
+        affirms=bool(spoken & AFFIRMING_WORDS),
+    )
+
+
+def _is_garbled(reply: str, words: Sequence[str]) -> bool:
+    stutters = any(first == second for first, second in zip(words, words[1:], strict=False))
+    most = max(Counter(words).values(), default=0)
+    return len(reply) > CHARACTER_LIMIT or len(words) > WORD_LIMIT or stutters or most > 3

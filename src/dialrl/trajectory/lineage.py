@@ -1,0 +1,121 @@
+"""Where a file comes from: one record a stage, kept in the file, holding only what its inputs determine.
+
+The lineage stands in one Parquet metadata key together with the schema version, so equal inputs give equal bytes. What
+differs from run to run (times, cost, host, attempts) goes to ``FILE.run.json`` beside the file.
+"""
+
+import json
+import platform
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from dialrl.errors import InputError
+from dialrl.trajectory.atomic import write_text
+from dialrl.trajectory.schema import SCHEMA_VERSION
+
+METADATA_KEY = b"dialrl"
+
+
+@dataclass(frozen=True)
+class InputFile:
+    """An input of a stage: its name without folders, and its content's digest."""
+
+    name: str
+    digest: str
+
+
+@dataclass(frozen=True)
+class StageRecord:
+    """What one stage did: its semantic options, inputs, seed, counts, and details such as sampling or policy digest."""
+
+    stage: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+    inputs: Sequence[InputFile] = ()
+    seed: int | None = None
+    counts: Mapping[str, int] = field(default_factory=dict)
+    details: Mapping[str, Any] = field(default_factory=dict)
+    versions: Mapping[str, str] = field(default_factory=lambda: package_versions("dialrl"))
+
+
+@dataclass(frozen=True)
+class Parent:
+    """The file a slim file completes: its name (in the same folder) or relative path, and its digest."""
+
+    path: str
+    digest: str
+
+
+@dataclass(frozen=True)
+class Lineage:
+    """The records of all stages a file went through, oldest first; ``parent`` stands in slim files only."""
+
+    records: tuple[StageRecord, ...] = ()
+    parent: Parent | None = None
+
+    def record(self, stage: str) -> StageRecord | None:
+        """The latest record of ``stage``."""
+        return next((record for record in reversed(self.records) if record.stage == stage), None)
+
+    def after(self, record: StageRecord) -> "Lineage":
+        """This lineage with one more record, for a whole (not slim) file."""
+        return Lineage((*self.records, record))
+
+    def to_metadata(self) -> dict[bytes, bytes]:
+        """The Parquet metadata entry: sorted JSON, so equal lineages are equal bytes."""
+        content: dict[str, Any] = {"schema_version": SCHEMA_VERSION, "lineage": [asdict(r) for r in self.records]}
+        if self.parent is not None:
+            content["parent"] = asdict(self.parent)
+        return {METADATA_KEY: json.dumps(content, sort_keys=True, ensure_ascii=False).encode()}
+
+    @classmethod
+    def from_metadata(cls, metadata: Mapping[bytes, bytes] | None, *, where: str) -> "Lineage":
+        """Read the entry; raises InputError when it is absent or of another schema version."""
+        raw = (metadata or {}).get(METADATA_KEY)
+        if raw is None:
+            raise InputError(
+                f"{where} is a Parquet file but no trajectory file (metadata key 'dialrl' is absent)."
+                " Bring logged dialogues in with: dialrl import turns FILE.jsonl -o FILE.parquet"
+            )
+        content = json.loads(raw)
+        found = content.get("schema_version")
+        if found != SCHEMA_VERSION:
+            raise InputError(
+                f"{where} has schema version {found}; this dialrl reads version {SCHEMA_VERSION}."
+                " Write it again with the dialrl version named in its lineage, or install that version."
+            )
+        records = tuple(_record(entry) for entry in content["lineage"])
+        parent = content.get("parent")
+        return cls(records, None if parent is None else Parent(**parent))
+
+
+def _record(entry: Mapping[str, Any]) -> StageRecord:
+    inputs = tuple(InputFile(**one) for one in entry.get("inputs", ()))
+    return StageRecord(**{**entry, "inputs": inputs})
+
+
+def package_versions(*names: str) -> dict[str, str]:
+    """Installed versions of ``names``; packages that are not installed are left out."""
+    found = {}
+    for name in names:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return found
+
+
+def write_run_file(output: Path, *, seconds: float, **facts: Any) -> None:
+    """Write ``OUTPUT.run.json``: when, how long, on what, and whatever else differs from run to run."""
+    content = {
+        "finished": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        "seconds": round(seconds, 3),
+        "python": platform.python_version(),
+        "machine": platform.machine(),
+        "system": platform.system(),
+        **facts,
+    }
+    write_text(output.with_name(output.name + ".run.json"), json.dumps(content, indent=2, sort_keys=True) + "\n")
