@@ -93,7 +93,8 @@ class Rubric(_Part):
         _refuse_repeats("axis", [axis.name for axis in self.axes])
         _refuse_repeats("indicator", [indicator.name for indicator in self.indicators])
         _refuse_repeats("deficit item", [item.item for item in self.deficit])
-        for part in (*self.indicators, *self.deficit):
+        parts: tuple[Indicator | DeficitItem, ...] = (*self.indicators, *self.deficit)
+        for part in parts:
             if part.axis not in self.axis_names:
                 raise ValueError(f"axis '{part.axis}' is not one of {list(self.axis_names)}")
             _refuse_repeats("level", [str(level.level) for level in part.levels])
