@@ -94,7 +94,8 @@ def positions_after(increment_KA: ArrayLike, deficit_A: ArrayLike) -> FloatArray
     Example: increments (1, 1, 1), missing, (0, 2, 0) from (-17, -18, -13) -> (-16, -17, -12) twice, (-16, -15, -12).
     """
     known = np.nan_to_num(as_points(increment_KA), nan=0.0)
-    return as_points(deficit_A) + np.cumsum(known, axis=0)
+    walked: FloatArray = np.cumsum(np.vstack([as_points(deficit_A), known]), axis=0)
+    return walked[1:]  # added turn after turn, as a live dialogue does: the same bits
 
 
 def as_points(values: ArrayLike) -> FloatArray:
