@@ -1,0 +1,86 @@
+"""The command line's table of contents: which commands there are, and how the one that was asked for is loaded.
+
+Only the module of the command being run (or explained) is imported; for the overview every command is a name and a
+sentence. So ``dialrl --help`` costs little more than typer itself. Not here: any command.
+"""
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib import import_module
+
+import typer
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One command: the module under ``dialrl.cli`` that registers it, its panel in the overview, and its sentence."""
+
+    module: str
+    panel: str
+    help: str
+
+
+PIPELINE, DATA, LOOK = "The pipeline, stage by stage", "Data in and out", "Look and learn"
+
+COMMANDS: dict[str, Entry] = {
+    "rollout": Entry("rollout", PIPELINE, "Let a policy talk: scenarios in, a trajectory file out."),
+    "judge": Entry("judge", PIPELINE, "Grade every turn of a trajectory file."),
+    "returns": Entry("returns", PIPELINE, "Rewards and discounted returns from grades."),
+    "advantage": Entry("advantage", PIPELINE, "Advantages from returns, by preset."),
+    "update": Entry("update", PIPELINE, "One policy-gradient update: a new policy directory."),
+    "evaluate": Entry("evaluate", PIPELINE, "Scores with intervals: empa, dialogue."),
+    "train": Entry("train", PIPELINE, "The loop over all stages, from a pipeline YAML."),
+    "import": Entry("importing", DATA, "Bring dialogues in: empa, turns."),
+    "inspect": Entry("inspecting", LOOK, "What is in a trajectory file."),
+    "scenarios": Entry("scenarios", LOOK, "List and show the scenarios of an environment."),
+    "demo-policy": Entry("demo_policy", LOOK, "Build the tiny base policy of the demo world."),
+    "demo-world": Entry("demo_world", LOOK, "The demo world's reference values, and its fast tier."),
+}
+
+
+def build(asked: str | None) -> typer.Typer:
+    """The application with the command ``asked`` loaded and all others as one line each."""
+    app = typer.Typer(
+        name="dialrl",
+        help="Reinforcement learning of multi-turn dialogue policies, in stages that read and write Parquet files.",
+        no_args_is_help=True,
+        pretty_exceptions_enable=False,
+        rich_markup_mode="rich",
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    app.callback()(_root)
+    for name, entry in COMMANDS.items():
+        if name == asked:
+            import_module(f"dialrl.cli.{entry.module}").register(app, name, entry)
+        else:
+            app.command(name, help=entry.help, rich_help_panel=entry.panel)(_placeholder)
+    return app
+
+
+def _root(
+    version: bool = typer.Option(False, "--version", help="Print the version and exit.", is_eager=True),
+) -> None:
+    if version:
+        from dialrl import __version__
+
+        typer.echo(f"dialrl {__version__}")
+        raise typer.Exit
+
+
+def _placeholder() -> None:
+    """Stands for a command that was not asked for."""
+
+
+def asked_command(arguments: Sequence[str]) -> str | None:
+    """The command named in ``arguments``, or None."""
+    return next((argument for argument in arguments if not argument.startswith("-")), None)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Entry point of the ``dialrl`` command."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    from dialrl.cli.failure import reported
+
+    with reported(debug="--debug" in given):
+        build(asked_command(given))(given, prog_name="dialrl")

@@ -1,0 +1,144 @@
+"""How ``dialrl inspect`` and the demo's last page look in a terminal. Model text is data: never markup, control bytes shown."""
+
+import unicodedata
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from dialrl.cli.summary_view import format_value
+
+Row = Mapping[str, Any]
+_SPEAKERS = {"assistant": "bold green", "user": "bold blue", "system": "dim", "tool": "magenta"}
+
+
+def console() -> Console:
+    return Console(highlight=False)
+
+
+def show_schema(columns: Sequence[Mapping[str, str]]) -> None:
+    """A table of columns."""
+    table = Table(title="Columns of a trajectory file")
+    for heading in ("column", "type", "stage", "rows", "meaning"):
+        table.add_column(heading, overflow="fold")
+    for column in columns:
+        table.add_row(*(Text(column[key]) for key in ("name", "type", "stage", "rows", "description")))
+    console().print(table)
+
+
+def show_overview(figures: Mapping[str, Any]) -> None:
+    """Counts, statuses, number columns and lineage."""
+    out = console()
+    files = figures["file"]
+    title = files[0] if len(files) == 1 else f"{files[0]} and {len(files) - 1} more"
+    out.print(
+        Text(f"{title}: stage {figures['stage']}{', slim' if figures['slim'] else ''}", style="bold"), soft_wrap=True
+    )
+    counts = ", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in figures["counts"].items())
+    spread = figures["turns_per_dialogue"]
+    out.print(
+        Text(f"  {counts}; turns a dialogue {spread['min']} / {spread['median']} / {spread['max']} (min/median/max)")
+    )
+    for name, values in figures["values"].items():
+        if values:
+            out.print(Text(f"  {name}: " + ", ".join(f"{clean(value)} {count:,}" for value, count in values.items())))
+    _show_numbers(out, figures["numbers"])
+    for record in figures["lineage"]:
+        options = ", ".join(f"{key}={value}" for key, value in record["options"].items())
+        out.print(Text(f"  <- {record['stage']}: {options}", style="dim"))
+
+
+def _show_numbers(out: Console, numbers: Mapping[str, Mapping[str, float]]) -> None:
+    if not numbers:
+        return
+    table = Table(box=None, pad_edge=False, padding=(0, 2))
+    for heading in ("  number", "known", "mean", "std", "min", "max"):
+        table.add_column(heading, justify="left" if heading.strip() == "number" else "right")
+    for name, found in numbers.items():
+        table.add_row(
+            f"  {name}", f"{found['known']:,}", *(format_value(found[k]) for k in ("mean", "std", "min", "max"))
+        )
+    out.print(table)
+
+
+def show_dialogue(rows: Sequence[Row], *, tokens: bool = False) -> None:
+    """One dialogue, turn by turn: messages, the reply, its grades, reward, return and advantage."""
+    out = console()
+    first = rows[0]
+    out.print(Text(f"dialogue {first['group_id']}/{first['sample']}", style="bold"))
+    if first.get("deficit") is not None:
+        out.print(Text(f"  initial deficit {vector(first['deficit'])}", style="dim"))
+    for row in rows:
+        _show_turn(out, row, tokens=tokens)
+    for message in rows[-1].get("final_messages") or ():
+        _show_message(out, message)
+    ends = {name: rows[-1].get(name) for name in ("end_reason", "outcome", "status", "error")}
+    shown = ", ".join(f"{name} {format_value(value)}" for name, value in ends.items() if value is not None)
+    out.print(Text(f"end: {shown}", style="bold"))
+
+
+def _show_turn(out: Console, row: Row, *, tokens: bool) -> None:
+    for message in row.get("messages") or ():
+        _show_message(out, message)
+    reply = Text(f"turn {row['turn']} policy  ", style="bold green")
+    reply.append(clean(row.get("reply") or "(no reply)"), style="underline" if is_trained(row) else "none")
+    out.print(reply, soft_wrap=True)
+    out.print(Text("    " + "  ".join(turn_facts(row)), style="cyan"), soft_wrap=True)
+    if tokens:
+        out.print(token_line(row), soft_wrap=True)
+
+
+def _show_message(out: Console, message: Mapping[str, Any]) -> None:
+    line = Text(f"{message['role']}  ", style=_SPEAKERS.get(message["role"], "bold"))
+    line.append(clean(message["content"]), style="none")
+    out.print(line, soft_wrap=True)
+
+
+def turn_facts(row: Row) -> list[str]:
+    """What is known of a turn, in words."""
+    facts = []
+    grades = [f"{g['indicator']} {g['level']:+d}" for g in row.get("grades") or () if g["level"]]
+    if row.get("judge_status") == "missing":
+        facts.append(f"judgement missing ({clean(row.get('judge_error') or 'no reason given')})")
+    elif row.get("judge_status"):
+        facts.append("grades " + (", ".join(grades) or "all 0"))
+    if row.get("position") is not None:
+        facts.append(
+            f"position {vector(row['position'])}{' (carried forward)' if row.get('position_estimated') else ''}"
+        )
+    for name in ("reward", "return", "advantage"):
+        if name in row:
+            facts.append(f"{name} {'null' if row[name] is None else format_value(row[name])}")
+    if row.get("reply_ids") is not None:
+        state = "trained" if is_trained(row) else "not trained"
+        facts.append(f"{len(row['reply_ids'])} tokens {state}, {len(row.get('prompt_ids') or ())} context")
+    if row.get("stop_turn") is not None and row["turn"] > row["stop_turn"]:
+        facts.append("after the stop")
+    return facts
+
+
+def is_trained(row: Row) -> bool:
+    """Sampled tokens of a turn are trained when the turn has an advantage."""
+    return row.get("advantage") is not None and bool(row.get("reply_ids"))
+
+
+def token_line(row: Row) -> Text:
+    """The turn's ids: context dim, sampled ones bold when they are trained."""
+    line = Text("    ids ")
+    line.append(" ".join(map(str, row.get("prompt_ids") or ())) + " ", style="dim")
+    sampled = " ".join(map(str, row.get("reply_ids") or ()))
+    line.append(f"[{sampled}]", style="bold" if is_trained(row) else "none")
+    return line
+
+
+def vector(values: Sequence[float]) -> str:
+    return "(" + ", ".join(f"{value:g}" for value in values) + ")"
+
+
+def clean(text: str) -> str:
+    """Text as it may go to a terminal: control and format characters as escapes, line breaks kept."""
+    return "".join(
+        c if c == "\n" or unicodedata.category(c) not in ("Cc", "Cf", "Cs") else f"\\u{ord(c):04x}" for c in text
+    )
