@@ -30,7 +30,7 @@ class _Bar:
 
     def __init__(self) -> None:
         from rich.console import Console
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
         from rich.progress import TimeRemainingColumn as TimeLeft
 
         self._progress = Progress(
@@ -46,7 +46,7 @@ class _Bar:
             console=Console(stderr=True),
             transient=False,
         )
-        self._task = None
+        self._task: TaskID | None = None
         self._began = time.monotonic()
 
     def start(self, task: str, total: int | None = None, unit: str = "") -> None:

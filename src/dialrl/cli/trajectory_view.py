@@ -1,4 +1,4 @@
-"""How ``dialrl inspect`` and the demo's last page look in a terminal. Model text is data: never markup, control bytes shown."""
+"""How ``dialrl inspect`` looks in a terminal. Model text is data: never markup, control bytes shown as escapes."""
 
 import unicodedata
 from collections.abc import Mapping, Sequence

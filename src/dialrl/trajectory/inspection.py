@@ -25,7 +25,7 @@ _IDS = ("prompt_ids", "reply_ids")
 
 
 def overview(source: TrajectoryFile) -> dict[str, Any]:
-    """Counts of groups, dialogues, turns and tokens; values of the status columns; means of the number columns; lineage."""
+    """Counts of groups, dialogues, turns, tokens; values of status columns; moments of number columns; lineage."""
     tally = _Tally(source.names)
     for table in source.groups(tally.reads):
         tally.add(table)
