@@ -11,10 +11,12 @@ from typing import Protocol
 
 from dialrl.scenario.card import Scenario
 from dialrl.scenario.message import Message, Usage
+from dialrl.trajectory.endings import END_REASONS, TERMINATED_REASONS, TRUNCATED_REASONS
 
-TERMINATED_REASONS = ("success", "collapse", "regression", "oscillation", "farewell", "answer", "format_failure")
-TRUNCATED_REASONS = ("turn_limit", "token_limit", "stalled", "timeout")
-END_REASONS = (*TERMINATED_REASONS, *TRUNCATED_REASONS, "error")
+__all__ = [
+    "END_REASONS", "TERMINATED_REASONS", "TRUNCATED_REASONS", "DialogueSession", "DialogueState", "DirectorAction",
+    "Environment", "EnvironmentStep", "PolicyReply",
+]  # fmt: skip
 
 
 @dataclass(frozen=True)
