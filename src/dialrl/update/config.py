@@ -1,0 +1,113 @@
+"""Options of the stage ``update``: loss, optimiser, schedule, and how much work goes through the model at once.
+
+Everything that cannot work is refused here, before a model loads (field case 16). Not here: what the numbers mean
+(``losses/``, ``docs/stages/update.md``); the run's total steps, the inputs and the output, which are arguments.
+"""
+
+from pathlib import Path
+from typing import Literal, Self
+
+from pydantic import model_validator
+
+from dialrl.config import StageConfig, operational, semantic
+from dialrl.errors import UsageError
+
+LossName = Literal["ppo", "gspo", "cispo", "reinforce", "sft"]
+AggregationName = Literal["token", "turn", "dialogue", "dialogue-sum-constant"]
+ScheduleName = Literal["constant", "linear", "cosine"]
+
+DEFAULT_CLIP: dict[str, tuple[float, float]] = {"ppo": (0.2, 0.28), "gspo": (3e-4, 4e-4), "cispo": (0.2, 0.28)}
+
+
+class UpdateConfig(StageConfig):
+    """Options of ``dialrl update``. Defaults suit full fine-tuning of 1B-32B models, as in the papers."""
+
+    loss: LossName = semantic("ppo", help="policy loss: ppo, gspo, cispo, reinforce, or sft on chosen dialogues")
+    aggregation: AggregationName = semantic("token", help="how token losses become one number")
+    dialogue_token_limit: int | None = semantic(
+        None, ge=1, help="tokens a dialogue can have: the constant of dialogue-sum-constant"
+    )
+    clip_low: float | None = semantic(None, gt=0, lt=1, help="lower clip width (default .2; gspo 3e-4)")
+    clip_high: float | None = semantic(None, gt=0, help="upper clip width (default .28; gspo 4e-4)")
+    dual_clip: float = semantic(10.0, gt=1, help="ppo: bound of the loss per unit of negative advantage")
+    gspo_level: Literal["dialogue", "turn"] = semantic("dialogue", help="gspo: tokens that share one ratio")
+    old_logprobs: Literal["recompute", "sampler"] = semantic(
+        "recompute", help="pi_old by the trainer, with the sampler's mismatch corrected; or the sampler's own"
+    )
+    importance_cap: float = semantic(2.0, gt=0, help="upper bound C of the weight pi_old / pi_sampler")
+    reference: Path | None = semantic(None, help="policy directory of the KL term's reference")
+    kl_coefficient: float = semantic(0.0, ge=0, help="weight of the KL term in the loss")
+    kl_loss: Literal["k1", "k2", "k3"] = semantic("k2", help="estimator of the KL term: k2 or k3 (k1 is refused)")
+    entropy_bonus: float = semantic(0.0, ge=0, help="weight of the mean entropy, subtracted from the loss")
+    truncated: Literal["train", "mask"] = semantic("train", help="whether replies cut by length are trained")
+    drop_degenerate: bool = semantic(False, help="leave tokens whose advantage is exactly 0 out of every mean")
+    choose: Literal["positive", "all"] = semantic(
+        "positive", help="sft: dialogues whose advantages sum to more than 0, or all"
+    )
+    temperature: float | None = semantic(
+        None, gt=0, help="sampling temperature of an input whose lineage does not state it"
+    )
+
+    epochs: int = semantic(1, ge=1, help="passes over the input")
+    mini_batch_dialogues: int | None = semantic(None, ge=1, help="dialogues an optimiser step (default: all)")
+    learning_rate: float = semantic(1e-6, gt=0, help="peak learning rate")
+    schedule: ScheduleName = semantic("constant", help="learning rate over the run's total steps")
+    warmup_steps: int = semantic(0, ge=0, help="steps of linear warm-up")
+    final_learning_rate_share: float = semantic(0.0, ge=0, le=1, help="share of the peak that decay ends at")
+    beta1: float = semantic(0.9, ge=0, lt=1, help="AdamW: decay of the first moment")
+    beta2: float = semantic(0.999, ge=0, lt=1, help="AdamW: decay of the second moment")
+    epsilon: float = semantic(1e-8, gt=0, help="AdamW: term added to the denominator")
+    weight_decay: float = semantic(0.0, ge=0, help="AdamW: decoupled decay of matrices")
+    max_gradient_norm: float = semantic(1.0, gt=0, help="gradients are scaled down to this norm")
+    fresh_optimizer: bool = semantic(False, help="ignore the trainer state beside the input policy")
+    precision: Literal["fp32", "bf16"] = semantic("fp32", help="bf16: matrix products and saved weights in bfloat16")
+    seed: int = semantic(0, ge=0, help="seed of the order of dialogues")
+
+    max_sequence_tokens: int | None = semantic(None, ge=2, help="longest sequence (default: the model's limit)")
+    overlong: Literal["refuse", "split"] = semantic("refuse", help="a longer segment: refuse it, or split it at a turn")
+    max_mismatch: float = semantic(1.0, gt=0, help="refuse when mean |log pi_trainer - log pi_sampler| exceeds this")
+    max_lag: int | None = semantic(None, ge=0, help="refuse turns sampled more than this many steps ago")
+
+    micro_batch_tokens: int = operational(16384, ge=1, help="tokens a forward pass; changes rounding only")
+    micro_batch_dialogues: int | None = operational(None, ge=1, help="dialogues a forward pass at most")
+    head_chunk_tokens: int | None = operational(None, ge=1, help="tokens whose logits exist at once (default: 256 MB)")
+    device: str = operational("auto", help="cpu, cuda, cuda:N, or auto")
+
+    @property
+    def clip(self) -> tuple[float, float]:
+        """Clip widths below and above 1, with the loss's own defaults."""
+        low, high = DEFAULT_CLIP.get(self.loss, DEFAULT_CLIP["ppo"])
+        return (
+            low if self.clip_low is None else self.clip_low,
+            high if self.clip_high is None else self.clip_high,
+        )
+
+    @property
+    def needs_sampler_logprobs(self) -> bool:
+        return self.loss != "sft"
+
+    @property
+    def uses_reference(self) -> bool:
+        return self.kl_coefficient > 0
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if self.aggregation == "dialogue-sum-constant" and self.dialogue_token_limit is None:
+            raise ValueError("aggregation dialogue-sum-constant divides by dialogue_token_limit, which is not set")
+        if self.kl_coefficient > 0 and self.reference is None:
+            raise ValueError(f"kl_coefficient is {self.kl_coefficient}, but no reference policy is given")
+        if self.kl_loss == "k1":
+            raise ValueError("kl_loss k1 has an expected gradient of 0 and cannot be a loss; use k2 or k3")
+        if self.loss == "sft" and self.entropy_bonus > 0:
+            raise ValueError(f"entropy_bonus {self.entropy_bonus} has no place in loss sft; set it to 0")
+        return self
+
+    def check_total_steps(self, total_steps: int | None) -> None:
+        """Raise UsageError when the schedule cannot run over ``total_steps`` steps."""
+        if total_steps is None:
+            if self.schedule != "constant":
+                raise UsageError(f"schedule '{self.schedule}' runs over the whole run; give --total-steps.")
+        elif total_steps < 1:
+            raise UsageError(f"--total-steps got {total_steps}; expected at least 1.")
+        elif self.warmup_steps >= total_steps and self.warmup_steps > 0:
+            raise UsageError(f"warmup_steps is {self.warmup_steps}; expected less than the total steps, {total_steps}.")
