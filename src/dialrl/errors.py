@@ -56,6 +56,10 @@ class FailureThresholdError(RunError):
     """More dialogues or judgements failed than the run allows."""
 
 
+class EngineFailure(RunError):
+    """The engine that draws replies broke: no fault of a dialogue, so the rollout ends (and can be resumed)."""
+
+
 class NumericalError(RunError, ArithmeticError):
     """A value at a trained place that is not finite."""
 

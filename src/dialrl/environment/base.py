@@ -70,9 +70,15 @@ class DialogueSession(Protocol):
 
 
 class Environment(Protocol):
-    """Offers scenarios and opens dialogues."""
+    """Offers scenarios and opens dialogues.
+
+    ``turn_limit``: policy turns after which its dialogues are cut unless the rollout says otherwise.
+    ``accepts_silence``: empty replies are a choice here, not a sign that the policy is stuck.
+    """
 
     name: str
+    turn_limit: int
+    accepts_silence: bool
 
     def scenarios(self, split: str) -> Sequence[Scenario]:
         """The scenarios of a split ("train", "test" ...), in a fixed order."""

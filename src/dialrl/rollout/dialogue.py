@@ -1,0 +1,242 @@
+"""One dialogue from opening line to end: ids, text, grades and reasons, as the rows of the trajectory file.
+
+The policy's tokens come from a sampler and are stored as they came; the environment sees text only; under live grading
+the judge speaks after each reply and its stop rules may end the dialogue. Whatever breaks, breaks this dialogue only: the
+caller records it. Not here: which dialogues there are, engines, files.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from dialrl.engine.base import Generation, GenerationRequest
+from dialrl.environment.base import (
+    TERMINATED_REASONS,
+    TRUNCATED_REASONS,
+    DialogueSession,
+    DialogueState,
+    Environment,
+    EnvironmentStep,
+    PolicyReply,
+)
+from dialrl.judge.base import Judge
+from dialrl.judge.grading import DialogueGrader, missing, with_stop_turn
+from dialrl.model.context import DialogueContext, History, TurnPrompt
+from dialrl.model.template import ChatTemplate
+from dialrl.rollout.plan import DialoguePlan
+from dialrl.rollout.sampler import Sampler
+from dialrl.scenario.message import Message, Usage
+from dialrl.seeds import seed_for
+from dialrl.state.rubric import Rubric
+from dialrl.state.rules import StopRules
+
+Row = dict[str, Any]
+T = TypeVar("T")
+STALLED_AFTER_EMPTY_REPLIES = 2
+
+
+@dataclass(frozen=True)
+class LiveGrading:
+    """A judge in the loop."""
+
+    judge: Judge
+    rubric: Rubric
+    rules: StopRules
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What all dialogues of a rollout share."""
+
+    environment: Environment
+    template: ChatTemplate
+    history: History
+    max_turns: int
+    run_seed: int
+    iteration: int
+    context_limit_tokens: int | None
+    max_reply_tokens: int
+    call_timeout_seconds: float
+    policy_digest: str
+    policy_step: int
+    grading: LiveGrading | None = None
+
+
+class CallTimeout(Exception):
+    """The environment did not answer within its time limit."""
+
+
+@dataclass
+class DialogueRun:
+    """Runs one dialogue; ``rows`` grow turn by turn and hold what there was when something broke."""
+
+    plan: DialoguePlan
+    setting: Setting
+    sampler: Sampler
+    attempt: int = 0
+    rows: list[Row] = field(default_factory=list)
+
+    async def run(self) -> list[Row]:
+        """The rows of the finished dialogue. Raises whatever the environment or judge raises."""
+        session = self.setting.environment.open(self.plan.group.scenario, self._seed(0, "user"))
+        step = await self._timed(session.opening())
+        self._context = DialogueContext(self.setting.template, self.setting.history)
+        self._dialogue: list[Message] = list(step.messages)
+        self._grader = await self._open_grader(step.messages)
+        prompt = self._context.open(step.messages)
+        while self._room() > 0:
+            row, reply = await self._turn(len(self.rows), step, prompt)
+            step = await self._answer(session, row, reply)
+            if step.end_reason is not None:
+                return self._end(step)
+            prompt = self._context.next(step.messages)
+        return self._end(EnvironmentStep(step.messages, "token_limit"))
+
+    async def _turn(self, turn: int, step: EnvironmentStep, prompt: TurnPrompt) -> tuple[Row, PolicyReply]:
+        seed = self._seed(turn, "policy")
+        request = GenerationRequest(self._context.context_ids, seed, self.plan.dialogue_id, self._room())
+        drawn = await self.sampler.draw(self.plan.order, request)
+        decoded = self.setting.template.decode_reply(drawn.reply_ids, drawn.finish_reason)
+        self._context.add_reply(drawn.reply_ids, decoded.text, drawn.finish_reason)
+        row = self._row(turn, step, prompt, drawn, seed)
+        row.update(reply=decoded.reply, thinking=decoded.thinking, flags=[*step.flags, *decoded.flags])
+        self.rows.append(row)
+        self._dialogue += [*(step.messages if turn else ()), Message("assistant", decoded.reply)]
+        return row, PolicyReply(decoded.reply, drawn.finish_reason, turn)
+
+    def _row(self, turn: int, step: EnvironmentStep, prompt: TurnPrompt, drawn: Generation, seed: int) -> Row:
+        usage = Usage("policy", drawn.prompt_tokens, drawn.cached_tokens, len(drawn.reply_ids))
+        return {
+            **self.keys(turn),
+            "messages": [message.to_row() for message in step.messages],
+            "segment": prompt.segment,
+            "prompt_ids": prompt.new_ids,
+            "reply_ids": drawn.reply_ids,
+            "reply_logprobs": drawn.logprobs,
+            "finish_reason": drawn.finish_reason,
+            "director": None if step.director is None else vars(step.director),
+            "usage": [vars(usage), *map(vars, step.usage)],
+            "seed": seed,
+            "status": "ok",
+        }
+
+    def keys(self, turn: int) -> Row:
+        """Key and provenance columns of a row."""
+        group = self.plan.group
+        return {
+            "group_id": group.group_id,
+            "sample": self.plan.sample,
+            "turn": turn,
+            "dialogue_id": self.plan.dialogue_id,
+            "scenario_id": group.scenario.scenario_id,
+            "environment": self.setting.environment.name,
+            "policy_digest": self.setting.policy_digest,
+            "policy_step": self.setting.policy_step,
+        }
+
+    async def _answer(self, session: DialogueSession, row: Row, reply: PolicyReply) -> EnvironmentStep:
+        state = await self._grade(row, reply)
+        if state is not None and state.stop is not None:
+            return EnvironmentStep((), state.stop)
+        if self._is_stalled():
+            return EnvironmentStep((), "stalled")
+        try:
+            step = await self._timed(session.respond(reply, state))
+        except CallTimeout:
+            return EnvironmentStep((), "timeout")
+        if step.end_reason is None and reply.turn + 1 >= self.setting.max_turns:
+            return EnvironmentStep(step.messages, "turn_limit", step.outcome, step.flags)
+        return step
+
+    def _is_stalled(self) -> bool:
+        last = [row["reply"] for row in self.rows[-STALLED_AFTER_EMPTY_REPLIES:]]
+        return not self.setting.environment.accepts_silence and len(last) == STALLED_AFTER_EMPTY_REPLIES and not any(text.strip() for text in last)
+
+    async def _open_grader(self, opening: Sequence[Message]) -> DialogueGrader | None:
+        live = self.setting.grading
+        if live is None:
+            return None
+        # One assessment a group: the seed names the group, not the dialogue.
+        seed = seed_for(self.setting.run_seed, self.setting.iteration, self.plan.group.group_id, 0, 0, "assess")
+        deficit = await self._timed(live.judge.assess(self.plan.group.scenario, opening, seed))
+        return DialogueGrader(live.rubric, deficit, live.rules)
+
+    async def _grade(self, row: Row, reply: PolicyReply) -> DialogueState | None:
+        live = self.setting.grading
+        if live is None or self._grader is None:
+            return None
+        seed = self._seed(reply.turn, "judge")
+        try:
+            verdict = await self._timed(live.judge.grade(self.plan.group.scenario, self._dialogue, reply.turn, seed))
+        except CallTimeout:
+            verdict = missing("timeout")
+        row.update(self._grader.add(verdict, turn=reply.turn))
+        return DialogueState(self._grader.deficit, self._grader.position, self._grader.stop_reason)
+
+    def _end(self, step: EnvironmentStep) -> list[Row]:
+        reason = step.end_reason
+        if not self.rows:
+            self.rows.append({**self.keys(0), "status": "ok", "reply": None})
+        last = self.rows[-1]
+        last.update(
+            end_reason=reason,
+            terminated=reason in TERMINATED_REASONS,
+            truncated=reason in TRUNCATED_REASONS,
+            outcome=step.outcome,
+            final_messages=[message.to_row() for message in step.messages],
+            final_ids=self._final_ids(step),
+        )
+        if step.flags:
+            last["flags"] = [*(last.get("flags") or ()), *step.flags]
+        if self._grader is not None:
+            with_stop_turn(self.rows, self._grader.stop_turn)
+        return self.rows
+
+    def _final_ids(self, step: EnvironmentStep) -> list[int]:
+        """Ids of the last messages; under ``token_limit`` the context holds them already, as the prompt never answered."""
+        if step.end_reason == "token_limit" or not self.rows[-1].get("reply_ids"):
+            return []
+        return self._context.final(step.messages)
+
+    def _room(self) -> int:
+        """Tokens a reply may have."""
+        limit = self.setting.context_limit_tokens
+        room = self.setting.max_reply_tokens if limit is None else limit - len(self._context.context_ids)
+        return min(self.setting.max_reply_tokens, room)
+
+    def _seed(self, turn: int, role: str) -> int:
+        plan, setting = self.plan, self.setting
+        return seed_for(
+            setting.run_seed, setting.iteration, plan.group.group_id, plan.sample, turn, role, self.attempt
+        )
+
+    async def _timed(self, call: Awaitable[T]) -> T:
+        try:
+            return await asyncio.wait_for(call, self.setting.call_timeout_seconds)
+        except TimeoutError:
+            raise CallTimeout from None
+
+
+def failed_rows(run: DialogueRun, error: Exception) -> list[Row]:
+    """A broken dialogue as data: its turns so far, or one empty row, all with status ``error``."""
+    rows = run.rows or [{**run.keys(0), "reply": None}]
+    for row in rows:
+        row["status"] = "error"
+    rows[-1].update(
+        error=f"{type(error).__name__}: {error}"[:500],
+        end_reason="error",
+        terminated=False,
+        truncated=False,
+        outcome=None,
+    )
+    return rows
+
+
+def count_reasons(rows: Sequence[Mapping[str, Any]]) -> dict[str, int]:
+    """How often each end reason stands in ``rows``."""
+    counts: dict[str, int] = {}
+    for row in rows:
+        if row.get("end_reason") is not None:
+            counts[row["end_reason"]] = counts.get(row["end_reason"], 0) + 1
+    return counts

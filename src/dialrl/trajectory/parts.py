@@ -1,0 +1,90 @@
+"""Work kept while a stage makes a file dialogue by dialogue, so that a killed run continues where it was.
+
+A stage that cannot stream (rollout, judge) works in numbered blocks; each finished block becomes one small file in the
+hidden folder ``.OUTPUT.parts`` beside the output, appearing only when complete. On ``--resume`` the blocks that are there
+are taken as they are and the others made; at the end all are joined into the output and the folder goes. The folder
+remembers the semantic settings, and refuses to continue under others, naming the keys that differ. Not here: what a block
+holds, or the journal of external calls inside a block.
+"""
+
+import json
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from dialrl.config import differing_keys
+from dialrl.errors import OutputExistsError, UsageError
+from dialrl.trajectory.atomic import atomic_path, write_text
+from dialrl.trajectory.lineage import Lineage
+from dialrl.trajectory.schema import schema_for
+from dialrl.trajectory.writer import TrajectoryWriter, refuse_existing
+
+
+class Parts:
+    """The blocks of one unfinished output.
+
+    ``identity`` is everything the result depends on (settings, input digests); plain JSON values.
+    """
+
+    def __init__(self, output: Path, identity: Mapping[str, Any], *, overwrite: bool, resume: bool) -> None:
+        self.output = output
+        self.folder = output.with_name(f".{output.name}.parts")
+        self._identity_file = self.folder / "identity.json"
+        if not resume:
+            refuse_existing(output, overwrite=overwrite)
+            self._begin(identity, overwrite=overwrite)
+        elif self._identity_file.exists():
+            self._continue(identity)
+        else:
+            self._begin(identity, overwrite=True)
+
+    def _begin(self, identity: Mapping[str, Any], *, overwrite: bool) -> None:
+        if self._identity_file.exists() and not overwrite:
+            raise OutputExistsError(
+                f"An unfinished '{self.output}' exists (in '{self.folder}'). Continue it with --resume, or start over"
+                " with --overwrite."
+            )
+        shutil.rmtree(self.folder, ignore_errors=True)
+        self.folder.mkdir(parents=True)
+        write_text(self._identity_file, json.dumps(identity, sort_keys=True, ensure_ascii=False))
+
+    def _continue(self, identity: Mapping[str, Any]) -> None:
+        before = json.loads(self._identity_file.read_text(encoding="utf-8"))
+        differences = differing_keys(before, json.loads(json.dumps(identity)))
+        if differences:
+            raise UsageError(
+                f"Cannot resume '{self.output}': its settings differ: {'; '.join(differences)}."
+                " Give the settings it was started with, or use --overwrite."
+            )
+
+    def done(self) -> set[int]:
+        """Numbers of the finished blocks."""
+        return {int(path.stem) for path in self.folder.glob("[0-9]*.parquet")}
+
+    def write(self, block: int, table: pa.Table) -> None:
+        """Keep a finished block."""
+        with atomic_path(self._path(block)) as temporary:
+            pq.write_table(table, temporary, compression="zstd")
+
+    def read(self, block: int) -> pa.Table:
+        """A finished block."""
+        return pq.read_table(self._path(block)).replace_schema_metadata(None)
+
+    def join(self, columns: Sequence[str], blocks: Sequence[int], lineage: Lineage) -> None:
+        """Write the output from ``blocks`` in order, then remove the folder."""
+        with TrajectoryWriter(self.output, schema_for(columns)) as writer:
+            for table in self._tables(blocks):
+                writer.write(table.select(writer.schema.names))
+            writer.finish(lineage)
+        shutil.rmtree(self.folder)
+
+    def _tables(self, blocks: Sequence[int]) -> Iterator[pa.Table]:
+        for block in blocks:
+            yield self.read(block)
+
+    def _path(self, block: int) -> Path:
+        return self.folder / f"{block:06d}.parquet"
