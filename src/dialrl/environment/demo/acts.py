@@ -1,29 +1,23 @@
 """How a reply is read: its finite feature vector, and the one *act* that follows from it.
 
-User, judge and planner see a reply through `features` alone: two texts with the same vector are the same reply.
+User, judge and planner see a reply through ``features`` alone: two texts with the same vector are the same reply.
 Nothing here knows the hidden state; all of it is read from the transcript's text.
 """
 
+import itertools
 import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Literal, NamedTuple
 
 from dialrl.environment.demo.words import ADVICE_WORDS, AFFIRMING_WORDS, SLOT_WORDS
+from dialrl.scenario.message import Message
 
 WORD_LIMIT = 30
 CHARACTER_LIMIT = 240
 
 _WORD = re.compile(r"[^\W\d_]+")
-
-
-class Utterance(NamedTuple):
-    """One line of a dialogue."""
-
-    role: Literal["user", "assistant"]
-    content: str
 
 
 class Act(IntEnum):
@@ -46,7 +40,7 @@ class Act(IntEnum):
 class ReplyFeatures:
     """All that this world reads in a reply.
 
-    `off_topic`: names a feeling, topic or detail that the user has not said. `garbled`: over WORD_LIMIT words or
+    ``off_topic``: names a feeling, topic or detail that the user has not said. ``garbled``: over WORD_LIMIT words or
     CHARACTER_LIMIT characters, a word twice in a row, or a word more than three times.
     """
 
@@ -88,18 +82,18 @@ def words_of(text: str) -> list[str]:
     return _WORD.findall(text[: CHARACTER_LIMIT + 1].lower())
 
 
-def heard(transcript: Sequence[Utterance]) -> dict[str, frozenset[str]]:
+def heard(transcript: Sequence[Message]) -> dict[str, frozenset[str]]:
     """The slot words the user has said so far, by kind."""
     said = {word for line in transcript if line.role == "user" for word in words_of(line.content)}
     return {kind: known & said for kind, known in SLOT_WORDS.items()}
 
 
-def features(reply: str, transcript: Sequence[Utterance]) -> ReplyFeatures:
-    """The feature vector of `reply` as an answer to `transcript`, which ends with the user's line.
+def features(reply: str, transcript: Sequence[Message]) -> ReplyFeatures:
+    """The feature vector of ``reply`` as an answer to ``transcript``, which ends with the user's line.
 
     Any text is legal: empty, huge, markup, any script.
 
-    >>> features("so the exam is hard ?", [Utterance("user", "i feel sad since the exam .")]).act
+    >>> features("so the exam is hard ?", [Message("user", "i feel sad since the exam .")]).act
     <Act.ASK: 5>
     """
     words = words_of(reply)
@@ -121,6 +115,6 @@ def features(reply: str, transcript: Sequence[Utterance]) -> ReplyFeatures:
 
 
 def _is_garbled(reply: str, words: Sequence[str]) -> bool:
-    stutters = any(first == second for first, second in zip(words, words[1:], strict=False))
+    stutters = any(first == second for first, second in itertools.pairwise(words))
     most = max(Counter(words).values(), default=0)
     return len(reply) > CHARACTER_LIMIT or len(words) > WORD_LIMIT or stutters or most > 3

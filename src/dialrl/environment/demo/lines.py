@@ -1,8 +1,8 @@
 """What the scripted user says: several fixed sentences for each *symbol* (what a line means), and the way back.
 
 A symbol is all that a line shows about the user's state; which of its sentences is spoken carries nothing.
-`symbol_of` reads the symbol back out of the text, so that a judge or a planner needs only the transcript.
-Not here: when a symbol is spoken (see `rules`).
+``symbol_of`` reads the symbol back out of the text, so that a judge or a planner needs only the transcript.
+Not here: when a symbol is spoken (see ``rules``).
 """
 
 import re
@@ -46,7 +46,11 @@ OPENING_TAILS = (
 LINES: dict[Symbol, tuple[str, ...]] = {
     Symbol.COOL: ("maybe . i am not sure .", "hm . it is what it is .", "perhaps . i do not know yet ."),
     Symbol.WARM: ("yes , that is how it is .", "thank you , you listen well .", "it feels safe to talk with you ."),
-    Symbol.RAW: ("sorry , it is too much today .", "i can not think , it all aches .", "please , not now , i am crying ."),
+    Symbol.RAW: (
+        "sorry , it is too much today .",
+        "i can not think , it all aches .",
+        "please , not now , i have to cry .",
+    ),
     Symbol.REFUSED: ("i would rather not say .", "that is not for today .", "i do not want to go there ."),
     Symbol.HURT: ("that does not help me .", "you do not get it .", "that is not what i need ."),
     Symbol.REVEAL: (
@@ -63,14 +67,14 @@ _WORD = re.compile(r"[a-z]+")
 
 
 def opening_line(need: int, sounds_guarded: bool, variant: int, topic: str, feeling: str) -> str:
-    """The first line of a dialogue; `variant` in 0..OPENING_COUNT-1 picks the wording."""
+    """The first line of a dialogue; ``variant`` in 0..OPENING_COUNT-1 picks the wording."""
     heads, tails = OPENINGS[need], OPENING_TAILS[int(sounds_guarded)]
     head = heads[variant % len(heads)].format(topic=topic, feeling=feeling)
     return f"{head} {tails[variant // len(heads) % len(tails)]}"
 
 
 def user_line(symbol: Symbol, draw: float, detail: str) -> str:
-    """One sentence of `symbol`; `draw` in [0, 1) picks it."""
+    """One sentence of ``symbol``; ``draw`` in [0, 1) picks it."""
     choices = LINES[symbol]
     return choices[int(draw * len(choices))].format(detail=detail)
 

@@ -5,7 +5,7 @@ updated by Bayes' rule from the user's lines alone (never from rewards, which th
 (turn, state, belief) is finite: J of each planner is exact, not sampled.
 
 - *silent*: always an empty reply.
-- *myopic*: the act with the best expected reward of this turn; ties go to the earlier act of `Act`.
+- *myopic*: the act with the best expected reward of this turn; ties go to the earlier act of ``Act``.
 - *optimum*: the act with the best expected sum of rewards to come.
 - *clairvoyant*: the same, knowing from the start whether the user is guarded.
 
@@ -20,6 +20,7 @@ from functools import cache
 from typing import Literal, NamedTuple
 
 from dialrl.environment.demo.acts import Act
+from dialrl.environment.demo.lines import Symbol
 from dialrl.environment.demo.rules import (
     TURN_LIMIT,
     State,
@@ -32,14 +33,13 @@ from dialrl.environment.demo.rules import (
 from dialrl.environment.demo.scenario import DemoScenario
 
 Planner = Literal["silent", "myopic", "optimum"]
-
-PLANNED_ACTS = tuple(act for act in Act if act not in (Act.GENERIC, Act.REPEAT, Act.GARBLED))
 _TIE = 1e-9
 
 
 class Outcome(NamedTuple):
-    """One thing that can follow an act: its probability, the state and belief after the user's line, the reward."""
+    """One thing that can follow an act: what the user says, its probability, the state and belief then, the reward."""
 
+    symbol: Symbol
     probability: float
     state: State
     belief: float
@@ -61,22 +61,110 @@ class DemoReference:
 
 
 def outcomes(state: State, belief: float, act: Act) -> list[Outcome]:
-    """Everything that can follow `act`, where `belief` is the probability that the user is guarded."""
-    weights: dict[tuple[State, float], list[float]] = {}
-    symbols: dict[tuple[State, float, int], list[float]] = {}
-    del weights
-    for guarded, prior in ((False, 1.0 - belief), (True, belief)):
-        if prior == 0.0:
-            continue
+    """Everything that can follow ``act``, where ``belief`` is the probability that the user is guarded."""
+    found = []
+    for symbol, after, reward, if_open, if_guarded in _transitions(state, act):
+        open_weight, guarded_weight = (1.0 - belief) * if_open, belief * if_guarded
+        total = open_weight + guarded_weight
+        if total > 0.0:
+            found.append(Outcome(symbol, total, after, round(guarded_weight / total, 10), reward))
+    return found
+
+
+@cache
+def _transitions(state: State, act: Act) -> tuple[tuple[Symbol, State, float, float, float], ...]:
+    """(symbol, state after, reward, probability if open, probability if guarded) of each thing the user may say."""
+    found: dict[tuple[Symbol, State, float], list[float]] = {}
+    for guarded in (False, True):
         levels = grade(state, guarded, act)
         answered = is_answered(state, guarded, act)
         after = advance(state, act, levels, answered)
         reward = state.distance - after.distance
         for symbol, probability in next_symbols(after, levels, act, answered, guarded).items():
-            key = (with_mood(after, symbol), reward, int(symbol))
-            symbols.setdefault(key, [0.0, 0.0])[guarded] += prior * probability
-    return [
-        Outcome(sum(pair), after, round(pair[1] / sum(pair), 12), reward)
-        for (after, reward, _), pair in symbols.items()
-        if sum(pair) > 0.0
-    ]
+            key = (symbol, with_mood(after, symbol), reward)
+            found.setdefault(key, [0.0, 0.0])[guarded] += probability
+    return tuple((*key, pair[0], pair[1]) for key, pair in found.items())
+
+
+@cache
+def useful_acts(state: State) -> tuple[Act, ...]:
+    """SILENT, a question where one could be answered, and every act with a positive level: the rest are dominated."""
+    return tuple(
+        act
+        for act in Act
+        if act is Act.SILENT
+        or max(grade(state, False, act)) > 0
+        or (act is Act.ASK and not state.revealed and state.last is not Act.ASK)
+    )
+
+
+def expected_reward(state: State, belief: float, act: Act) -> float:
+    """Expected reward of the turn itself."""
+    return sum(outcome.probability * outcome.reward for outcome in outcomes(state, belief, act))
+
+
+def _best(values: Sequence[tuple[float, Act]]) -> tuple[float, Act]:
+    """The greatest value; the earlier act among values equal to within rounding."""
+    top = max(value for value, _ in values)
+    return next((value, act) for value, act in values if value >= top - _TIE)
+
+
+class BeliefPlanner:
+    """Dynamic programming for one planner and turn limit; every value is computed once and kept."""
+
+    def __init__(self, planner: Planner, turn_limit: int = TURN_LIMIT) -> None:
+        self.planner = planner
+        self.turn_limit = turn_limit
+        self._known: dict[tuple[int, State, float], tuple[float, Act]] = {}
+
+    def plan(self, turn: int, state: State, belief: float) -> tuple[float, Act]:
+        """(expected sum of rewards from ``turn`` on, the act to take now)."""
+        if turn >= self.turn_limit or state.distance == 0:
+            return 0.0, Act.SILENT
+        key = (turn, state, belief)
+        if key not in self._known:
+            self._known[key] = self._compute(turn, state, belief)
+        return self._known[key]
+
+    def _compute(self, turn: int, state: State, belief: float) -> tuple[float, Act]:
+        if self.planner == "optimum":
+            return _best([(self._value(turn, state, belief, act), act) for act in useful_acts(state)])
+        act = Act.SILENT
+        if self.planner == "myopic":
+            _, act = _best([(expected_reward(state, belief, act), act) for act in useful_acts(state)])
+        return self._value(turn, state, belief, act), act
+
+    def _value(self, turn: int, state: State, belief: float, act: Act) -> float:
+        return sum(
+            outcome.probability * (outcome.reward + self.plan(turn + 1, outcome.state, outcome.belief)[0])
+            for outcome in outcomes(state, belief, act)
+        )
+
+
+@cache
+def planner(kind: Planner, turn_limit: int = TURN_LIMIT) -> BeliefPlanner:
+    """The planner of a kind, shared within the process."""
+    return BeliefPlanner(kind, turn_limit)
+
+
+def prior_guarded(given: Sequence[DemoScenario]) -> dict[tuple[int, bool], float]:
+    """P(guarded | need, how the opening sounds) among the scenarios given."""
+    total = Counter((each.need, each.sounds_guarded) for each in given)
+    guarded = Counter((each.need, each.sounds_guarded) for each in given if each.guarded)
+    return {cue: guarded[cue] / total[cue] for cue in total}
+
+
+def solve(given: Sequence[DemoScenario], turn_limit: int = TURN_LIMIT) -> DemoReference:
+    """Exact reference values, averaged over the scenarios given (each counts once)."""
+    prior = prior_guarded(given)
+
+    def mean(kind: Planner, sees_hidden: bool = False) -> float:
+        values = [
+            planner(kind, turn_limit).plan(
+                0, State(each.need), float(each.guarded) if sees_hidden else prior[each.need, each.sounds_guarded]
+            )[0]
+            for each in given
+        ]
+        return sum(values) / len(values)
+
+    return DemoReference(mean("silent"), mean("myopic"), mean("optimum"), mean("optimum", sees_hidden=True))

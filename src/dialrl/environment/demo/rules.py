@@ -1,12 +1,11 @@
 """The demo world's dynamics and grades: one finite, partly hidden Markov decision process.
 
-`grade` says what a reply is worth, `advance` what it does to the state, `next_symbols` what the user may say next.
-The hidden part is one bit (`guarded`, which sets how much trust a question needs); the rest of the state follows from
-the dialogue's text. Not here: text (`acts`, `lines`), randomness (`world`), planning (`planner`).
+``grade`` says what a reply is worth, ``advance`` what it does to the state, ``next_symbols`` what the user may say next.
+The hidden part is one bit (``guarded``, which sets how much trust a question needs); the rest of the state follows from
+the dialogue's text. Not here: text (``acts``, ``lines``), randomness (``world``), planning (``planner``).
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -19,6 +18,7 @@ CUE_NOISE = 0.2
 TRUST_NEEDED = (2, 3)  # open, guarded
 TRUST_LIMIT = 3
 USES = MappingProxyType({Act.VALIDATE: 2, Act.PARAPHRASE: 2, Act.AFFIRM: 2, Act.RESONATE: 3, Act.EMPOWER: 3})
+AFTER_TELLING = (Act.RESONATE, Act.EMPOWER)
 
 # The nine deficit levels (C.1-3, A.1-3, P.1-3) of each need; with the units of the state model P_0 has -12 on its own
 # axis and -7 on the two others.
@@ -55,8 +55,7 @@ _C_NEG: Mapping[int, int] = {0: 0, -1: -2, -2: -4}
 _AP_NEG: Mapping[int, int] = {0: 0, -1: -2, -2: -5}
 
 
-@dataclass(frozen=True, slots=True)
-class State:
+class State(NamedTuple):
     """What a dialogue has come to, before a reply. All of it can be read from the transcript."""
 
     need: int
@@ -106,15 +105,17 @@ def _has_use(state: State, act: Act) -> bool:
 
 
 def is_answered(state: State, guarded: bool, act: Act) -> bool:
-    """Does `act` make the user tell the detail? A first question does, once, in a steady moment, with trust enough."""
+    """Does ``act`` make the user tell the detail? A first question does, once, in a steady moment, with trust enough."""
     ready = not state.revealed and not state.raw and state.trust >= TRUST_NEEDED[guarded]
     return ready and act is Act.ASK and state.last is not Act.ASK
 
 
 def grade(state: State, guarded: bool, act: Act) -> Levels:
-    """The judge's six levels for `act` in `state` (the table of the package docstring)."""
+    """The judge's six levels for ``act`` in ``state`` (the table of the package docstring)."""
     if act in _FIXED:
         return _FIXED[act]
+    if act in AFTER_TELLING and not state.revealed:
+        return _FIXED[Act.GARBLED]  # no text gets here: naming an untold detail already reads as GARBLED
     if act == state.last:
         return Levels(a_neg=-1)
     if act is Act.ASK:
@@ -148,18 +149,17 @@ def _grade_used(state: State, act: Act) -> Levels:
 
 
 def advance(state: State, act: Act, levels: Levels, answered: bool) -> State:
-    """The state after `act` was graded `levels`; `answered` says that the user told the detail. Mood comes later."""
+    """The state after ``act`` was graded ``levels``; ``answered`` says that the user told the detail. Mood comes later."""
     gain = levels.increment
     gained = (state.gained[0] + gain[0], state.gained[1] + gain[1], state.gained[2] + gain[2])
     if act in _FIXED:
-        return replace(state, gained=gained, last=Act.SILENT)
+        return state._replace(gained=gained, last=Act.SILENT)
     helped = levels.c_prog + levels.a_prog + levels.p_prog > 0
     used = state.used
     if helped and act in _USE_INDEX:
         index = _USE_INDEX[act]
         used = (*used[:index], used[index] + 1, *used[index + 1 :])  # type: ignore[assignment]
-    return replace(
-        state,
+    return state._replace(
         gained=gained,
         used=used,
         trust=_next_trust(state, act, levels, helped),
@@ -169,17 +169,17 @@ def advance(state: State, act: Act, levels: Levels, answered: bool) -> State:
 
 
 def _next_trust(state: State, act: Act, levels: Levels, helped: bool) -> int:
-    """Trust rises with what helps, falls with an early or unwelcome question and with early advice; told, it is moot."""
+    """Trust rises with what helps and falls with a question that comes too early; once the detail is told, it rests."""
     if state.revealed:
         return state.trust
     if helped:
         return min(state.trust + 1, TRUST_LIMIT)
-    hurts = act in (Act.ASK, Act.ADVISE) and levels != Levels()
-    return max(state.trust - 1, 0) if hurts else state.trust
+    refused = act is Act.ASK and state.last is not Act.ASK and levels.a_neg < 0
+    return max(state.trust - 1, 0) if refused else state.trust
 
 
 def next_symbols(state: State, levels: Levels, act: Act, answered: bool, guarded: bool) -> dict[Symbol, float]:
-    """Probabilities of what the user's next line means, `state` being the state after `advance`."""
+    """Probabilities of what the user's next line means, ``state`` being the state after ``advance``."""
     if state.distance == 0:
         return {Symbol.FAREWELL: 1.0}
     if answered:
@@ -194,5 +194,5 @@ def next_symbols(state: State, levels: Levels, act: Act, answered: bool, guarded
 
 
 def with_mood(state: State, symbol: Symbol) -> State:
-    """The state once the user has spoken `symbol`."""
-    return replace(state, raw=symbol is Symbol.RAW)
+    """The state once the user has spoken ``symbol``."""
+    return state._replace(raw=symbol is Symbol.RAW)

@@ -5,13 +5,15 @@ hold each hidden profile in the same proportions, so that their reference values
 """
 
 import random
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
 from functools import cache
-from typing import Literal
+from typing import Any, Literal
 
 from dialrl.environment.demo.lines import OPENING_COUNT, opening_line
 from dialrl.environment.demo.rules import initial_deficit
 from dialrl.environment.demo.words import DETAILS, FEELINGS, TOPICS
+from dialrl.errors import InputError
 
 Split = Literal["train", "test"]
 
@@ -29,7 +31,7 @@ _PROFILES = tuple(
 
 @dataclass(frozen=True)
 class DemoScenario:
-    """One user. `guarded` and `need` are hidden from the policy; the opening's wording hints at both."""
+    """One user. ``guarded`` and ``need`` are hidden from the policy; the opening's wording hints at both."""
 
     scenario_id: str
     split: Split
@@ -46,6 +48,18 @@ class DemoScenario:
         """The first user line, the same in every dialogue of this scenario."""
         return opening_line(self.need, self.sounds_guarded, self.wording, self.topic, self.feeling)
 
+    def to_card(self) -> dict[str, str | int | bool]:
+        """JSON values of every field."""
+        return asdict(self)
+
+    @classmethod
+    def from_card(cls, card: Mapping[str, Any]) -> "DemoScenario":
+        """The scenario of a card; raises InputError when a field is missing or unknown."""
+        names = {field.name for field in fields(cls)}
+        if set(card) != names:
+            raise InputError(f"A demo card has the fields {sorted(names)}, got {sorted(card)}; make it with to_card().")
+        return cls(**card)
+
     @property
     def deficit(self) -> tuple[int, int, int]:
         """P_0 = (C, A, P)."""
@@ -53,12 +67,12 @@ class DemoScenario:
 
 
 def scenario(split: Split, index: int) -> DemoScenario:
-    """The scenario `index` (from 0) of a split.
+    """The scenario ``index`` (from 0) of a split.
 
-    Raises ValueError when the split has no such scenario.
+    Raises InputError when the split has no such scenario.
     """
     if not 0 <= index < SPLIT_SIZES[split]:
-        raise ValueError(f"demo scenario {split}-{index} does not exist: the split {split!r} has {SPLIT_SIZES[split]}")
+        raise InputError(f"demo scenario {split}-{index} does not exist: the split {split!r} has {SPLIT_SIZES[split]}")
     offset = 0 if split == "train" else SPLIT_SIZES["train"]
     feeling, topic = _shuffled_pairs()[offset + index]
     need, guarded, sounds_guarded = _PROFILES[index % len(_PROFILES)]
