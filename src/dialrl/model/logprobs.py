@@ -56,9 +56,7 @@ def hidden_at_trained(model: Any, batch: SequenceBatch) -> torch.Tensor:
     return hidden.reshape(-1, hidden.shape[-1]).index_select(0, batch.predicting_places)
 
 
-def head_logprobs(
-    head: Any, hidden_TH: torch.Tensor, targets_T: torch.Tensor, settings: HeadSettings
-) -> TokenLogprobs:
+def head_logprobs(head: Any, hidden_TH: torch.Tensor, targets_T: torch.Tensor, settings: HeadSettings) -> TokenLogprobs:
     """Log-prob of each target and entropy of its distribution, from hidden states.
 
     ``head`` maps (n, H) to (n, V). Results are at least float32. Entropy carries a gradient only when asked for.
@@ -114,6 +112,6 @@ def check_head(model: Any) -> None:
     difference = float((ours - own).abs().max())
     if not difference <= HEAD_TOLERANCE * max(1.0, float(own.abs().max())):
         raise UsageError(
-            f"{type(model).__name__} changes its logits after the head (largest difference {difference:.3g}); models that"
-            " scale or cap their logits cannot be trained yet. Use a model whose head is a plain linear layer."
+            f"{type(model).__name__} changes its logits after the head (largest difference {difference:.3g}); models"
+            " that scale or cap their logits cannot be trained yet. Use one whose head is a plain linear layer."
         )

@@ -18,7 +18,7 @@ Ints = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class TokenSequence:
-    """One training sequence: ``ids_T`` (T,) all its tokens, ``trained_places`` the ascending places of the trained ones.
+    """One training sequence: ``ids_T`` (T,) its tokens, ``trained_places`` the ascending places of the trained ones.
 
     A trained token at place i is predicted by the hidden state at i-1, so no place is 0 (field case 4).
     """
