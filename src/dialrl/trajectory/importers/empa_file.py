@@ -105,7 +105,8 @@ def _check(dialogue: PublishedDialogue, path: Path) -> None:
     if dialogue.end_reason is None:
         expected = ", ".join(f"'{phrase}'" for phrase, _ in _PHRASES)
         raise InputError(
-            f"'{path}': termination_reason '{dialogue.termination_reason}' is not known; expected one that holds {expected}."
+            f"'{path}': termination_reason '{dialogue.termination_reason}' is not known;"
+            f" expected one that holds {expected}."
         )
     _check_points(dialogue, path, replies)
 

@@ -1,7 +1,8 @@
 """The judge's form of one published turn: keys such as ``C_Prog_level`` to grades on a rubric's indicators.
 
-A model filled these forms in, so keys are sometimes misspelt (``P Neg_level``) and levels sometimes text. What can be
-read without doubt is read and the turn marked *repaired*; nothing is guessed. Not here: positions and rows (``empa``).
+A model filled these forms in, so a key is sometimes misspelt (``P Neg_level``). The published increment counts such an
+indicator as 0, and with it everything that followed in the dialogue; so it gets no grade here, the turn is marked
+*repaired*, and the level that stands under the misspelt key is named in ``judge_error``. Not here: positions and rows.
 """
 
 from collections.abc import Mapping
@@ -32,48 +33,44 @@ class ReadForm:
 
 
 def read_form(form: Mapping[str, Any], rubric: Rubric, *, reasoning: bool) -> ReadForm:
-    """``form`` as grades in the rubric's order."""
-    loose = {_letters(key): value for key, value in form.items()}
-    grades, repaired, absent = [], [], []
+    """``form`` as grades in the rubric's order; an indicator without a readable level is left out and named."""
+    grades, faults = [], []
     for indicator in rubric.indicator_names:
-        exact = indicator.replace(".", "_")
-        level, mended = _level(form, loose, exact)
+        key = indicator.replace(".", "_")
+        level = _level(form.get(f"{key}_level"))
         if level is None:
-            absent.append(indicator)
+            faults.append(_fault(form, key))
             continue
-        if mended:
-            repaired.append(indicator)
-        grades.append(
-            {
-                "indicator": indicator,
-                "level": level,
-                "evidence": _text(form, loose, f"{exact}_evidence"),
-                "reasoning": _text(form, loose, f"{exact}_reasoning") if reasoning else None,
-            }
-        )
-    notes = [f"level misspelt: {', '.join(repaired)}"] if repaired else []
-    notes += [f"level absent: {', '.join(absent)}"] if absent else []
-    return ReadForm(grades, "repaired" if notes else "ok", "; ".join(notes) or None)
+        evidence = _text(form.get(f"{key}_evidence"))
+        reason = _text(form.get(f"{key}_reasoning")) if reasoning else None
+        grades.append({"indicator": indicator, "level": level, "evidence": evidence, "reasoning": reason})
+    return ReadForm(grades, "repaired" if faults else "ok", "; ".join(faults) or None)
 
 
-def _level(form: Mapping[str, Any], loose: Mapping[str, Any], indicator: str) -> tuple[int | None, bool]:
-    key = f"{indicator}_level"
-    value = form.get(key, loose.get(_letters(key)))
-    mended = key not in form or not isinstance(value, int)
-    if isinstance(value, bool):
-        return None, False
-    if isinstance(value, int):
-        return value, mended
+def _level(value: Any) -> int | None:
+    """A level: a whole number, also as text or with a decimal point; anything else is none."""
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        return None
     try:
-        number = float(value) if isinstance(value, str | float) else None
+        number = float(value)
     except ValueError:
-        return None, False
-    return (int(number), mended) if number is not None and number.is_integer() else (None, False)
+        return None
+    return int(number) if number.is_integer() else None
 
 
-def _text(form: Mapping[str, Any], loose: Mapping[str, Any], key: str) -> str | None:
-    value = form.get(key, loose.get(_letters(key)))
+def _text(value: Any) -> str | None:
     return value if isinstance(value, str) and value.strip() not in NO_EVIDENCE else None
+
+
+def _fault(form: Mapping[str, Any], key: str) -> str:
+    """What stands where the level of ``key`` should be."""
+    wanted = f"{key}_level"
+    if wanted in form:
+        return f"{wanted} is {str(form[wanted])[:40]!r}, counted as 0"
+    for other, value in form.items():
+        if _letters(other) == _letters(wanted):
+            return f"{wanted} stands as '{other}' ({str(value)[:40]}), counted as 0"
+    return f"{wanted} is absent, counted as 0"
 
 
 def _letters(key: str) -> str:
