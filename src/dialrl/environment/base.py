@@ -1,8 +1,8 @@
 """What an environment is: who answers the policy.
 
 An environment offers scenarios and opens one session a dialogue. A session is driven turn by turn and must be a pure
-function of (scenario, seed, replies so far), external calls apart, so that a killed run can replay it. Not here: tokens,
-engines, grading; a live judge's state reaches the session as ``DialogueState``.
+function of (scenario, seed, replies so far), external calls apart, so that a killed run can replay it. Not here:
+tokens, engines, grading; a live judge's state reaches the session as ``DialogueState``.
 """
 
 from collections.abc import Sequence
@@ -82,6 +82,9 @@ class Environment(Protocol):
 
     def scenarios(self, split: str) -> Sequence[Scenario]:
         """The scenarios of a split ("train", "test" ...), in a fixed order."""
+
+    def find(self, scenario_id: str) -> Scenario:
+        """The scenario of that id. Raises InputError when there is none."""
 
     def open(self, scenario: Scenario, seed: int) -> DialogueSession:
         """A new dialogue; ``seed`` decides everything random about the user."""

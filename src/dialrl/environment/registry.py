@@ -6,7 +6,7 @@ from typing import Any
 from dialrl import plugins
 from dialrl.environment.base import Environment
 
-BUILT_IN = {"demo": ("dialrl.environment.demo.environment", "DemoEnvironment")}
+BUILT_IN = {"demo": ("dialrl.environment.demo_environment", "DemoEnvironment")}
 
 
 def open_environment(name: str, options: Mapping[str, Any] | None = None) -> Environment:

@@ -1,7 +1,7 @@
 """What a judge is: a grader of one policy turn at a time, on a rubric of ordinal indicators.
 
-The judge gives levels; arithmetic (scores, increments, positions, rewards) is the state model's. A failed judgement is a
-verdict with status "missing", never a number and never an exception. Not here: prompts, caches, the stage.
+The judge gives levels; arithmetic (scores, increments, positions, rewards) is the state model's. A failed judgement is
+a verdict with status "missing", never a number and never an exception. Not here: prompts, caches, the stage.
 """
 
 from collections.abc import Sequence

@@ -1,8 +1,8 @@
 """Verdicts to file columns: the one place where levels become increments and positions, live and afterwards alike.
 
-``DialogueGrader`` follows one dialogue: it takes each turn's verdict, gives the judge columns of its row and says when a
-stop rule fired. A missing judgement carries the position forward (empathy-model.md 2) and is never a number. Not here:
-asking a judge, and files.
+``DialogueGrader`` follows one dialogue: it takes each turn's verdict, gives the judge columns of its row and says when
+a stop rule fired. A missing judgement carries the position forward (empathy-model.md 2), it is never a number. Not
+here: asking a judge, and files.
 """
 
 from collections.abc import Sequence

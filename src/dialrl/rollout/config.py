@@ -16,13 +16,19 @@ class RolloutConfig(StageConfig):
     split: str = semantic("train", help="Which scenarios: train, or a held-out split such as test.")
     groups: int = semantic(16, help="Groups: scenarios drawn, each with --samples dialogues.", ge=1)
     samples: int = semantic(8, help="Dialogues a group, from one opening line.", ge=1)
-    max_turns: int | None = semantic(None, help="Policy turns after which a dialogue is cut; none: the environment's.", ge=1)
+    max_turns: int | None = semantic(
+        None, help="Policy turns after which a dialogue is cut; none: the environment's.", ge=1
+    )
     max_reply_tokens: int = semantic(256, help="Tokens after which a reply is cut.", ge=1)
-    context_limit_tokens: int | None = semantic(None, help="Context length at which a dialogue is cut; none: the model's.")
+    context_limit_tokens: int | None = semantic(
+        None, help="Context length at which a dialogue is cut; none: the model's."
+    )
     temperature: float = semantic(1.0, help="Sampling temperature; 0 takes the most probable token.", ge=0)
     top_p: float = semantic(1.0, help="Nucleus sampling; below 1 the file cannot be trained on.", gt=0, le=1)
     top_k: int = semantic(0, help="Sample among the k most probable tokens; 0: all. Above 0: no training.", ge=0)
-    min_p: float = semantic(0.0, help="Drop tokens below this share of the best one's probability. Above 0: no training.")
+    min_p: float = semantic(
+        0.0, help="Drop tokens below this share of the best one's probability. Above 0: no training."
+    )
     history: Literal["auto", "append", "template"] = semantic(
         "auto", help="How earlier turns stand in the context: as sampled, or as the template renders them."
     )
@@ -39,7 +45,9 @@ class RolloutConfig(StageConfig):
         "keep", help="A group with a failed dialogue: keep its good dialogues, or leave the group out of training."
     )
     attempts: int = semantic(2, help="Times a dialogue is tried before its failure is recorded.", ge=1)
-    max_failed: float = semantic(0.1, help="Share of failed dialogues above which the command exits with 1.", ge=0, le=1)
+    max_failed: float = semantic(
+        0.1, help="Share of failed dialogues above which the command exits with 1.", ge=0, le=1
+    )
     block_dialogues: int = semantic(64, help="Dialogues that a block engine works on together.", ge=1)
     call_timeout_seconds: float = operational(120.0, help="Time limit of one answer of the environment or judge.", gt=0)
     device: str = operational("cpu", help="Where the embedded engine runs: cpu, cuda.")
@@ -49,5 +57,3 @@ class RolloutConfig(StageConfig):
         if self.resample_degenerate and self.grading != "live":
             raise ValueError("resample_degenerate needs the rewards of the groups: set grading to live")
         return self
-
-

@@ -1,8 +1,8 @@
 """One dialogue from opening line to end: ids, text, grades and reasons, as the rows of the trajectory file.
 
 The policy's tokens come from a sampler and are stored as they came; the environment sees text only; under live grading
-the judge speaks after each reply and its stop rules may end the dialogue. Whatever breaks, breaks this dialogue only: the
-caller records it. Not here: which dialogues there are, engines, files.
+the judge speaks after each reply and its stop rules may end the dialogue. Whatever breaks, breaks this dialogue only:
+the caller records it. Not here: which dialogues there are, engines, files.
 """
 
 import asyncio
@@ -63,7 +63,7 @@ class Setting:
     grading: LiveGrading | None = None
 
 
-class CallTimeout(Exception):
+class CallTimeoutError(Exception):
     """The environment did not answer within its time limit."""
 
 
@@ -143,7 +143,7 @@ class DialogueRun:
             return EnvironmentStep((), "stalled")
         try:
             step = await self._timed(session.respond(reply, state))
-        except CallTimeout:
+        except CallTimeoutError:
             return EnvironmentStep((), "timeout")
         if step.end_reason is None and reply.turn + 1 >= self.setting.max_turns:
             return EnvironmentStep(step.messages, "turn_limit", step.outcome, step.flags)
@@ -151,7 +151,11 @@ class DialogueRun:
 
     def _is_stalled(self) -> bool:
         last = [row["reply"] for row in self.rows[-STALLED_AFTER_EMPTY_REPLIES:]]
-        return not self.setting.environment.accepts_silence and len(last) == STALLED_AFTER_EMPTY_REPLIES and not any(text.strip() for text in last)
+        return (
+            not self.setting.environment.accepts_silence
+            and len(last) == STALLED_AFTER_EMPTY_REPLIES
+            and not any(text.strip() for text in last)
+        )
 
     async def _open_grader(self, opening: Sequence[Message]) -> DialogueGrader | None:
         live = self.setting.grading
@@ -169,7 +173,7 @@ class DialogueRun:
         seed = self._seed(reply.turn, "judge")
         try:
             verdict = await self._timed(live.judge.grade(self.plan.group.scenario, self._dialogue, reply.turn, seed))
-        except CallTimeout:
+        except CallTimeoutError:
             verdict = missing("timeout")
         row.update(self._grader.add(verdict, turn=reply.turn))
         return DialogueState(self._grader.deficit, self._grader.position, self._grader.stop_reason)
@@ -194,7 +198,7 @@ class DialogueRun:
         return self.rows
 
     def _final_ids(self, step: EnvironmentStep) -> list[int]:
-        """Ids of the last messages; under ``token_limit`` the context holds them already, as the prompt never answered."""
+        """Ids of the last messages; under ``token_limit`` the context holds them already: the prompt never answered."""
         if step.end_reason == "token_limit" or not self.rows[-1].get("reply_ids"):
             return []
         return self._context.final(step.messages)
@@ -207,15 +211,13 @@ class DialogueRun:
 
     def _seed(self, turn: int, role: str) -> int:
         plan, setting = self.plan, self.setting
-        return seed_for(
-            setting.run_seed, setting.iteration, plan.group.group_id, plan.sample, turn, role, self.attempt
-        )
+        return seed_for(setting.run_seed, setting.iteration, plan.group.group_id, plan.sample, turn, role, self.attempt)
 
     async def _timed(self, call: Awaitable[T]) -> T:
         try:
             return await asyncio.wait_for(call, self.setting.call_timeout_seconds)
         except TimeoutError:
-            raise CallTimeout from None
+            raise CallTimeoutError from None
 
 
 def failed_rows(run: DialogueRun, error: Exception) -> list[Row]:

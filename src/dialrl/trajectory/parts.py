@@ -1,15 +1,15 @@
 """Work kept while a stage makes a file dialogue by dialogue, so that a killed run continues where it was.
 
 A stage that cannot stream (rollout, judge) works in numbered blocks; each finished block becomes one small file in the
-hidden folder ``.OUTPUT.parts`` beside the output, appearing only when complete. On ``--resume`` the blocks that are there
-are taken as they are and the others made; at the end all are joined into the output and the folder goes. The folder
-remembers the semantic settings, and refuses to continue under others, naming the keys that differ. Not here: what a block
-holds, or the journal of external calls inside a block.
+hidden folder ``.OUTPUT.parts`` beside the output, appearing only when complete. On ``--resume`` the blocks that are
+there are taken as they are and the others made; at the end all are joined into the output and the folder goes. The
+folder remembers the semantic settings, and refuses to continue under others, naming the keys that differ. Not here:
+what a block holds, or the journal of external calls inside a block.
 """
 
 import json
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -74,17 +74,17 @@ class Parts:
         """A finished block."""
         return pq.read_table(self._path(block)).replace_schema_metadata(None)
 
-    def join(self, columns: Sequence[str], blocks: Sequence[int], lineage: Lineage) -> None:
-        """Write the output from ``blocks`` in order, then remove the folder."""
+    def join(self, columns: Sequence[str], tables: Iterable[pa.Table], lineage: Lineage) -> None:
+        """Write the output from ``tables`` (the blocks, in file order), then remove the folder."""
         with TrajectoryWriter(self.output, schema_for(columns)) as writer:
-            for table in self._tables(blocks):
+            for table in tables:
                 writer.write(table.select(writer.schema.names))
             writer.finish(lineage)
-        shutil.rmtree(self.folder)
+        self.clear()
 
-    def _tables(self, blocks: Sequence[int]) -> Iterator[pa.Table]:
-        for block in blocks:
-            yield self.read(block)
+    def clear(self) -> None:
+        """Remove the folder, once the output is there."""
+        shutil.rmtree(self.folder)
 
     def _path(self, block: int) -> Path:
         return self.folder / f"{block:06d}.parquet"

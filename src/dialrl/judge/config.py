@@ -1,0 +1,24 @@
+"""Settings of ``dialrl judge``."""
+
+from typing import Any
+
+from dialrl.config import StageConfig, operational, semantic
+from dialrl.state.rules import StopRules
+
+
+class JudgeConfig(StageConfig):
+    """Who grades, and which stop rules are replayed over the grades."""
+
+    judge: str = semantic("demo", help="The judge.")
+    judge_options: dict[str, Any] = semantic({}, help="Options of the judge.")
+    environment_options: dict[str, Any] = semantic({}, help="Options of the environment the scenarios come from.")
+    stop: StopRules = semantic(StopRules(), help="Stop rules replayed over the grades (column stop_turn).")
+    regrade: bool = semantic(False, help="Grade again what was graded in the rollout; else those grades are passed on.")
+    seed: int = semantic(0, help="Seed of a judge that draws.")
+    max_missing: float = semantic(
+        0.3, help="Share of missing judgements above which the command exits with 1 (the file is written).", ge=0, le=1
+    )
+    slim: bool = operational(False, help="Write only keys and new columns, completing the input file.")
+    concurrency: int = operational(64, help="Dialogues graded side by side.", ge=1)
+    call_timeout_seconds: float = operational(120.0, help="Time limit of one judgement.", gt=0)
+    batch_rows: int = operational(2048, help="Turns graded between two points of resumption.", ge=1)

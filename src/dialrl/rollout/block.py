@@ -1,0 +1,41 @@
+"""Runs the dialogues of one block side by side; what breaks in a dialogue stays in that dialogue."""
+
+import asyncio
+from collections.abc import Sequence
+
+from dialrl.engine.base import Engine, SamplingSettings
+from dialrl.errors import EngineFailure
+from dialrl.rollout.dialogue import DialogueRun, Row, Setting, failed_rows
+from dialrl.rollout.plan import DialoguePlan
+from dialrl.rollout.sampler import Sampler, sampler_for
+
+
+async def run_block(
+    plans: Sequence[DialoguePlan], setting: Setting, engine: Engine, sampling: SamplingSettings, *, attempts: int
+) -> list[list[Row]]:
+    """Rows of each dialogue, in order of ``plans``. Failed dialogues are tried again together, then stored as failed.
+
+    Raises EngineFailure when the engine itself breaks.
+    """
+    results: dict[int, list[Row]] = {}
+    pending = list(plans)
+    for attempt in range(attempts):
+        if not pending:
+            break
+        sampler = sampler_for(engine, sampling, len(pending))
+        outcomes = await asyncio.gather(*(_guarded(plan, setting, sampler, attempt) for plan in pending))
+        results.update({plan.order: rows for plan, (rows, _) in zip(pending, outcomes, strict=True)})
+        pending = [plan for plan, (_, failed) in zip(pending, outcomes, strict=True) if failed]
+    return [results[plan.order] for plan in plans]
+
+
+async def _guarded(plan: DialoguePlan, setting: Setting, sampler: Sampler, attempt: int) -> tuple[list[Row], bool]:
+    run = DialogueRun(plan, setting, sampler, attempt)
+    try:
+        return await run.run(), False
+    except EngineFailure:
+        raise
+    except Exception as error:  # noqa: BLE001 - a broken dialogue is data, whatever its environment raised
+        return failed_rows(run, error), True
+    finally:
+        sampler.leave()

@@ -1,0 +1,240 @@
+"""``dialrl rollout``: a policy talks with an environment; the dialogues become a trajectory file.
+
+Works in fixed blocks of dialogues, keeps each finished block, and joins them at the end, so a killed rollout continues
+and equals the unbroken one. Not here: a dialogue (``dialogue``), which dialogues there are (``plan``).
+"""
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dialrl.concurrency import run_async
+from dialrl.config import differing_keys
+from dialrl.engine.base import Engine, SamplingSettings
+from dialrl.environment.base import Environment
+from dialrl.environment.registry import open_environment
+from dialrl.errors import FailureThresholdError, UsageError
+from dialrl.judge.grading import JUDGE_COLUMNS
+from dialrl.judge.registry import open_judge
+from dialrl.model.context import History
+from dialrl.model.probe import TemplateProbe, probe_template
+from dialrl.model.template import ChatTemplate
+from dialrl.progress import SILENT, Progress
+from dialrl.rollout.block import run_block
+from dialrl.rollout.config import RolloutConfig
+from dialrl.rollout.degenerate import degenerate_groups
+from dialrl.rollout.dialogue import LiveGrading, Row, Setting
+from dialrl.rollout.plan import DialoguePlan, Group, blocks, draw_groups, plan_dialogues
+from dialrl.rollout.report import rollout_warnings, tally
+from dialrl.state.rubric import load_rubric
+from dialrl.summary import StageSummary
+from dialrl.trajectory.lineage import InputFile, Lineage, StageRecord, package_versions, write_run_file
+from dialrl.trajectory.parts import Parts
+from dialrl.trajectory.reader import TrajectoryFile
+from dialrl.trajectory.rows import rows_to_table
+from dialrl.trajectory.schema import COLUMNS, KEYS
+
+ROLLOUT_COLUMNS = tuple(name for name, column in COLUMNS.items() if column.stage == "rollout")
+
+
+@dataclass(frozen=True)
+class Policy:
+    """What a rollout needs of a policy: an engine that samples from it, its template, and whose weights they are."""
+
+    engine: Engine
+    template: ChatTemplate
+    digest: str
+    step: int = 0
+
+
+def roll_out(
+    policy: Policy,
+    output: Path,
+    config: RolloutConfig,
+    *,
+    overwrite: bool = False,
+    resume: bool = False,
+    progress: Progress = SILENT,
+) -> StageSummary:
+    """Roll out ``config.groups`` groups with ``policy`` into the trajectory file ``output``.
+
+    With ``resume`` a complete output of the same settings is left as it is, an unfinished one is continued. Raises
+    UsageError for settings that cannot work, EngineFailure when the engine breaks, FailureThresholdError (after
+    writing) when more than ``config.max_failed`` of the dialogues failed.
+    """
+    return Rollout(policy, output, config, progress).run(overwrite=overwrite, resume=resume)
+
+
+class Rollout:
+    """One call of ``roll_out``."""
+
+    def __init__(self, policy: Policy, output: Path, config: RolloutConfig, progress: Progress) -> None:
+        self.policy, self.output, self.config, self.progress = policy, output, config, progress
+        self.environment: Environment = open_environment(config.environment, config.environment_options)
+        self.probe: TemplateProbe = probe_template(policy.template)
+        self.setting = self._setting()
+        self.sampling = SamplingSettings(
+            temperature=config.temperature,
+            top_p=config.top_p,
+            top_k=config.top_k,
+            min_p=config.min_p,
+            max_reply_tokens=config.max_reply_tokens,
+            context_limit_tokens=self.setting.context_limit_tokens,
+        )
+
+    def run(self, *, overwrite: bool, resume: bool) -> StageSummary:
+        began = time.monotonic()
+        identity = {"options": self.config.semantic_values(), "policy": self.policy.digest}
+        if resume and self.output.exists():
+            return self._already_there(identity)
+        self.parts = Parts(self.output, identity, overwrite=overwrite, resume=resume)
+        kept = self._roll_all()
+        summary = self._finish(kept)
+        tokens = int(summary.counts["reply_tokens"])
+        seconds = time.monotonic() - began
+        write_run_file(self.output, seconds=seconds, reply_tokens_per_second=round(tokens / max(seconds, 1e-9), 1))
+        self._check_failures(summary.counts)
+        return summary
+
+    def _roll_all(self) -> list[int]:
+        """Rolls every group out, replaces degenerate ones; numbers of the blocks that make the output."""
+        config = self.config
+        groups = draw_groups(self.environment.scenarios(config.split), config, extra=config.resample_degenerate)
+        wanted, spare = groups[: config.groups], groups[config.groups :]
+        self.dropped: set[str] = set()
+        self.progress.start("rollout", config.groups * config.samples, "dialogues")
+        numbers = self._roll(wanted, first_block=0)
+        fresh = wanted
+        while spare and (bad := degenerate_groups(map(self.parts.read, numbers), {g.group_id for g in fresh})):
+            fresh, spare = spare[: len(bad)], spare[len(bad) :]
+            self.dropped |= set(sorted(bad)[: len(fresh)])
+            numbers += self._roll(fresh, first_block=len(numbers))
+        return numbers
+
+    def _roll(self, groups: Sequence[Group], *, first_block: int) -> list[int]:
+        plans = blocks(plan_dialogues(groups, self.config.samples), self.config.block_dialogues)
+        done = self.parts.done()
+        numbers = list(range(first_block, first_block + len(plans)))
+        for number, block in zip(numbers, plans, strict=True):
+            if number not in done:
+                self.parts.write(number, rows_to_table(self._roll_block(block), self.columns))
+            self.progress.advance(len(block))
+        return numbers
+
+    def _roll_block(self, block: Sequence[DialoguePlan]) -> list[Row]:
+        work = run_block(block, self.setting, self.policy.engine, self.sampling, attempts=self.config.attempts)
+        return [row for dialogue in run_async(work) for row in dialogue]
+
+    @property
+    def columns(self) -> list[str]:
+        return [*ROLLOUT_COLUMNS, *(JUDGE_COLUMNS if self.setting.grading else ())]
+
+    def _setting(self) -> Setting:
+        config = self.config
+        capabilities = self.policy.engine.capabilities
+        limits = [n for n in (config.context_limit_tokens, capabilities.context_limit_tokens) if n is not None]
+        return Setting(
+            environment=self.environment,
+            template=self.policy.template,
+            history=self._history(),
+            max_turns=self.environment.turn_limit if config.max_turns is None else config.max_turns,
+            run_seed=config.seed,
+            iteration=config.iteration,
+            context_limit_tokens=min(limits) if limits else None,
+            max_reply_tokens=config.max_reply_tokens,
+            call_timeout_seconds=config.call_timeout_seconds,
+            policy_digest=self.policy.digest,
+            policy_step=self.policy.step,
+            grading=self._grading(),
+        )
+
+    def _history(self) -> History:
+        return self.probe.default_history if self.config.history == "auto" else self.config.history
+
+    def _grading(self) -> LiveGrading | None:
+        if self.config.grading == "after":
+            return None
+        judge = open_judge(self.config.judge, self.config.judge_options)
+        return LiveGrading(judge, load_rubric(judge.rubric), self.config.stop)
+
+    def _kept_tables(self, numbers: Sequence[int]) -> Iterator[pa.Table]:
+        """The blocks of the output in file order, groups that were replaced left out."""
+        tables = map(self.parts.read, numbers)
+        if not self.dropped:
+            yield from tables
+            return
+        whole = pa.concat_tables(tables)
+        kept = whole.filter(pc.invert(pc.is_in(whole["group_id"], pa.array(sorted(self.dropped)))))
+        yield kept.sort_by([(key, "ascending") for key in KEYS])
+
+    def _finish(self, numbers: Sequence[int]) -> StageSummary:
+        tallied = tally(self._kept_tables(numbers))
+        counts = {**tallied.finish(), "replaced_degenerate_groups": len(self.dropped)}
+        record = StageRecord(
+            stage="rollout",
+            options=self.config.semantic_values(),
+            inputs=(InputFile("policy", self.policy.digest),),
+            seed=self.config.seed,
+            counts=counts,
+            details=self._details(),
+            versions=package_versions("dialrl", "torch", "transformers"),
+        )
+        self.parts.join(self.columns, self._kept_tables(numbers), Lineage((record,)))
+        return StageSummary(
+            "rollout",
+            self.output,
+            counts=counts,
+            figures={
+                "policy": self.policy.digest,
+                "policy_step": self.policy.step,
+                "history": self.setting.history,
+                "history_probe": self.probe.summary(self.setting.history),
+                "end_reasons": dict(tallied.reasons.most_common()),
+                "flags": dict(tallied.flags.most_common()),
+            },
+            warnings=tuple(rollout_warnings(counts, self.config.semantic_values())),
+        )
+
+    def _details(self) -> dict[str, Any]:
+        sampling = self.sampling
+        return {
+            "policy_digest": self.policy.digest,
+            "policy_step": self.policy.step,
+            "sampling": {
+                "temperature": sampling.temperature,
+                "top_p": sampling.top_p,
+                "top_k": sampling.top_k,
+                "min_p": sampling.min_p,
+                "max_reply_tokens": sampling.max_reply_tokens,
+            },
+            "logprobs_kind": "drawn" if self.policy.engine.capabilities.logprobs else None,
+            "history": self.setting.history,
+            "template_probe": self.probe.to_details(),
+        }
+
+    def _check_failures(self, counts: Mapping[str, int]) -> None:
+        failed, all_dialogues = counts["failed_dialogues"], counts["dialogues"]
+        if failed > self.config.max_failed * all_dialogues:
+            raise FailureThresholdError(
+                f"{failed} of {all_dialogues} dialogues failed: more than --max-failed {self.config.max_failed:g}."
+                f" The file '{self.output}' was written; see its column 'error' (dialrl inspect), mend the cause, or"
+                " allow more."
+            )
+
+    def _already_there(self, identity: Mapping[str, Any]) -> StageSummary:
+        record = TrajectoryFile.open(self.output).lineage.record("rollout")
+        options = {} if record is None else dict(record.options)
+        policy = None if record is None else record.details.get("policy_digest")
+        before = {**options, "policy": policy}
+        differences = differing_keys(before, {**identity["options"], "policy": identity["policy"]})
+        if record is None or differences:
+            raise UsageError(
+                f"Cannot resume '{self.output}': it is complete and was made with other settings:"
+                f" {'; '.join(differences)}. Use --overwrite, or another output."
+            )
+        return StageSummary("rollout", self.output, counts=record.counts, figures={"already_complete": True})
