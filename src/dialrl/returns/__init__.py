@@ -1,0 +1,1 @@
+"""The stage ``returns``: reward channels, their weighted sum, missing values, and discounted returns."""

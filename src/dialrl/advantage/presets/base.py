@@ -1,0 +1,44 @@
+"""What a preset is: an estimator as data, with what a reader must know before using it. Not here: any arithmetic."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from dialrl.advantage.terms import Term
+
+UNEVEN_LENGTHS = (
+    "Dialogues of different length: late turns are compared only with the dialogues that reach them, so credit for"
+    " lasting longer (or for ending sooner) is given at the turns where all are still there, and none at the end"
+    " (credit.md 4)."
+)
+
+
+@dataclass(frozen=True)
+class Preset:
+    """An estimator by name. ``gamma`` is the discount it was published with, if it has a return of ``reward``."""
+
+    name: str
+    formula: str
+    source: str
+    compared: str
+    bias: str
+    group_of_one: str
+    terms: tuple[Term, ...]
+    gamma: float | None = None
+    variants: Mapping[str, tuple[Term, ...]] = field(default_factory=dict)
+    needs: str = ""
+
+    def description(self) -> str:
+        """The preset's facts as lines of text, for ``--list``."""
+        lines = [
+            self.name,
+            f"  formula       {self.formula}",
+            f"  compared      {self.compared}",
+            f"  bias          {self.bias}",
+            f"  group of one  {self.group_of_one}",
+            f"  source        {self.source}",
+        ]
+        if self.gamma is not None:
+            lines.insert(2, f"  gamma         {self.gamma:g} as published; another file's needs --gamma")
+        if self.needs:
+            lines.insert(2, f"  input         {self.needs}")
+        return "\n".join(lines)

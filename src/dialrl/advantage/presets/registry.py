@@ -1,0 +1,50 @@
+"""All presets by name: the built-in table and those of installed packages (entry points ``dialrl.presets``)."""
+
+from dialrl.advantage.presets.base import Preset
+from dialrl.advantage.presets.dialogue_level import (
+    DR_GRPO,
+    GRPO,
+    REINFORCE_PLUS_PLUS,
+    REINFORCE_PLUS_PLUS_BASELINE,
+    RLOO,
+)
+from dialrl.advantage.presets.igpo import IGPO
+from dialrl.advantage.presets.mapo import MAPO
+from dialrl.advantage.presets.mica import MICA
+from dialrl.advantage.presets.single_level import BATCH_ONLY, GROUP_ONLY, TURN_ONLY
+from dialrl.config import nearest
+from dialrl.errors import UsageError
+from dialrl.plugins import load
+
+BUILT_IN: tuple[Preset, ...] = (
+    MAPO,
+    MICA,
+    TURN_ONLY,
+    GROUP_ONLY,
+    BATCH_ONLY,
+    GRPO,
+    DR_GRPO,
+    RLOO,
+    REINFORCE_PLUS_PLUS,
+    REINFORCE_PLUS_PLUS_BASELINE,
+    IGPO,
+)
+
+
+def known_presets() -> dict[str, Preset]:
+    """The built-in presets and those of installed packages, by name."""
+    built_in = {preset.name: preset for preset in BUILT_IN}
+    return {**built_in, **load("presets", built_in=built_in)}
+
+
+def preset(name: str) -> Preset:
+    """The preset ``name``. Raises UsageError with the nearest known name."""
+    known = known_presets()
+    if name not in known:
+        raise UsageError(f"Unknown preset '{name}'.{nearest(name, known)} Known: {', '.join(known)}.")
+    return known[name]
+
+
+def describe_presets() -> str:
+    """What ``dialrl advantage --list`` prints: formula, who is compared with whom, bias, a group of one, source."""
+    return "\n\n".join(entry.description() for entry in known_presets().values())
