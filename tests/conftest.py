@@ -1,1 +1,1 @@
-"""Makes ``tests/toys.py`` (toy tokenizers, chat templates, tiny random policies) importable from every test folder."""
+"""Puts the repository root on the path, so that every test folder can import ``tests.toys`` and its like."""

@@ -6,7 +6,7 @@ tokenizer made here; ``tiny_policy`` saves a two-layer causal language model bes
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 CHATML = (
     "{%- for message in messages -%}"
@@ -64,6 +64,7 @@ CORPUS = (
     "hello there, how are you feeling today?",
     "I hear that you are worried about the exam and about your brother.",
     "system user assistant tool\n\nThat sounds hard. What happened then?",
+    "Yes. That is hard. That was hard. That sounds hard. That hurts.",
     "thinking about a plan: ask first, then listen, then answer.",
 ) * 4
 
@@ -74,7 +75,7 @@ class ToyTokenizer:
     Any other character has the id 100 + its code point. ``render`` is the chat template.
     """
 
-    VOCABULARY = {"he": 1, "llo": 2, "hello": 3, "\n": 8, "<eot>": 9}
+    VOCABULARY: ClassVar[dict[str, int]] = {"he": 1, "llo": 2, "hello": 3, "\n": 8, "<eot>": 9}
     eos_token_id = 9
 
     def __init__(self, render: Callable[[Sequence[Mapping[str, str]], bool], str]) -> None:
@@ -107,7 +108,7 @@ def newline_after_eot(messages: Sequence[Mapping[str, str]], generation_prompt: 
 
 
 def fast_tokenizer(chat_template: str, eos_token: str = "<|im_end|>") -> Any:
-    """A byte-level BPE tokenizer of 330 tokens with the special tokens of ChatML, Llama 3 and Qwen3."""
+    """A byte-level BPE tokenizer of 360 tokens with the special tokens of ChatML, Llama 3 and Qwen3."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
     from transformers import PreTrainedTokenizerFast
 
@@ -115,7 +116,7 @@ def fast_tokenizer(chat_template: str, eos_token: str = "<|im_end|>") -> Any:
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(
-        vocab_size=330,
+        vocab_size=360,
         special_tokens=list(SPECIAL_TOKENS),
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
         show_progress=False,

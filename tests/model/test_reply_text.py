@@ -1,7 +1,7 @@
 """Text of a sampled reply: unstripped, flagged where bytes are broken, thoughts told from words."""
 
 import pytest
-from toys import CHATML, fast_tokenizer
+from tests.toys import CHATML, fast_tokenizer
 
 from dialrl.model.reply import split_thinking
 from dialrl.model.template import ChatTemplate

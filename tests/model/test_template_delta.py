@@ -1,7 +1,7 @@
 """Delta ids: what follows a reply is cut out of a whole rendering, and only what was sampled is trained."""
 
 import pytest
-from toys import CHATML, LLAMA3, PLAIN, ToyTokenizer, fast_tokenizer, newline_after_eot
+from tests.toys import CHATML, LLAMA3, PLAIN, ToyTokenizer, fast_tokenizer, newline_after_eot
 
 from dialrl.errors import RunError, UsageError
 from dialrl.model.context import DialogueContext

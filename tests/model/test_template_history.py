@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from toys import CHATML, LLAMA3, PLAIN, THINKING, ToyTokenizer, fast_tokenizer
+from tests.toys import CHATML, LLAMA3, PLAIN, THINKING, ToyTokenizer, fast_tokenizer
 
 from dialrl.model.context import DialogueContext
 from dialrl.model.template import ChatTemplate
