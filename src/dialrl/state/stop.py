@@ -20,7 +20,7 @@ from dialrl.errors import InputError
 from dialrl.state.model import FloatArray, as_points, energy_step, norm, projection
 from dialrl.state.rules import REASONS, StopRules
 
-__all__ = ["REASONS", "Stop", "StopRules", "StopTracker", "stop_turn", "stops", "success_kind"]
+__all__ = ["REASONS", "Stop", "StopRules", "StopTracker", "need_met", "stop_turn", "stops", "success_kind"]
 
 Ints = NDArray[np.int64]
 Flags = NDArray[np.bool_]
@@ -82,6 +82,18 @@ def stops(
     return np.where(stopped, row_D - starts, -1), code_D.astype(np.int64)
 
 
+def need_met(position_KA: FloatArray, deficit_KA: FloatArray, alpha: float) -> Flags:
+    """The success condition alone, whatever the turn, (..., A) -> (...): near the origin or past the plane, and enough
+    energy. Example: deficit (-3, -4): (0, 0) and (8, -6) meet it, (0, -0.1) does not.
+    """
+    need = norm(deficit_KA)
+    along_K = projection(position_KA, deficit_KA)
+    near_K = norm(position_KA) <= _threshold(need, alpha)
+    crossed_K = along_K >= -_threshold(need, alpha)
+    energy_reached_K = along_K >= -ROUNDING * need
+    return np.asarray((near_K | crossed_K) & energy_reached_K)
+
+
 def success_kind(position_A: ArrayLike, deficit_A: ArrayLike, rules: StopRules) -> Literal["geometric", "positional"]:
     """Label of a success: "geometric" when the position is near the origin itself, else "positional"."""
     near = norm(position_A) <= _threshold(norm(deficit_A), rules.alpha)
@@ -139,22 +151,13 @@ def _fired(
     negative_K = step_K < -ROUNDING * norm(known_KA)
     late_K = number_K >= rules.min_turns
     holds: list[Flags] = [
-        rules.success & late_K & _success(position_KA, deficit_KA, rules.alpha),
+        rules.success & late_K & need_met(position_KA, deficit_KA, rules.alpha),
         rules.collapse & late_K & _collapse(negative_K, number_K),
         rules.regression & late_K & _regression(norm(position_KA), step_K, negative_K, number_K),
         rules.oscillation & late_K & _oscillation(position_KA, known_KA, number_K),
         number_K >= (rules.max_turns or np.inf),
     ]
     return np.select(holds, range(1, len(REASONS)), default=0).astype(np.int64)
-
-
-def _success(position_KA: FloatArray, deficit_KA: FloatArray, alpha: float) -> Flags:
-    need = norm(deficit_KA)
-    along_K = projection(position_KA, deficit_KA)
-    near_K = norm(position_KA) <= _threshold(need, alpha)
-    crossed_K = along_K >= -_threshold(need, alpha)
-    energy_reached_K = along_K >= -ROUNDING * need
-    return np.asarray((near_K | crossed_K) & energy_reached_K)
 
 
 def _threshold(need: FloatArray, alpha: float) -> FloatArray:
