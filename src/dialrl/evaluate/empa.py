@@ -13,6 +13,7 @@ import numpy as np
 
 from dialrl.errors import InputError
 from dialrl.evaluate.config import EmpaConfig
+from dialrl.evaluate.empa_scores import Scores
 from dialrl.evaluate.epm_q import DIMENSIONS, INDICES, KNOWN_FLAWS, dimension_scores, epm_q
 from dialrl.evaluate.statistics import (
     Floats,
