@@ -62,6 +62,9 @@ def switch(name: str, help: str, *, panel: str | None = None) -> inspect.Paramet
     return option(name, bool, help, default=False, flags=(f"--{name.replace('_', '-')}",), panel=panel)
 
 
+SLIM = switch("slim", "Write only the keys and the new columns; the file then completes its input.", panel=PLACES)
+
+
 def add_command(
     app: typer.Typer,
     name: str,

@@ -18,7 +18,6 @@ class JudgeConfig(StageConfig):
     max_missing: float = semantic(
         0.3, help="Share of missing judgements above which the command exits with 1 (the file is written).", ge=0, le=1
     )
-    slim: bool = operational(False, help="Write only keys and new columns, completing the input file.")
     concurrency: int = operational(64, help="Dialogues graded side by side.", ge=1)
     call_timeout_seconds: float = operational(120.0, help="Time limit of one judgement.", gt=0)
     batch_rows: int = operational(2048, help="Turns graded between two points of resumption.", ge=1)

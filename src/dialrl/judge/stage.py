@@ -44,6 +44,7 @@ def judge_dialogues(
     *,
     overwrite: bool = False,
     resume: bool = False,
+    slim: bool = False,
     progress: Progress = SILENT,
 ) -> StageSummary:
     """Grade ``inputs`` into ``output``.
@@ -58,16 +59,16 @@ def judge_dialogues(
     began = time.monotonic()
     passing_on = "judge_status" in source.names and not config.regrade
     if passing_on:
-        counts = _pass_on(source, output, config, overwrite=overwrite or resume, progress=progress)
+        counts = _pass_on(source, output, config, overwrite=overwrite or resume, slim=slim, progress=progress)
     else:
-        counts = _Grading(source, output, config, progress).run(overwrite=overwrite, resume=resume)
+        counts = _Grading(source, output, config, progress).run(overwrite=overwrite, resume=resume, slim=slim)
     write_run_file(output, seconds=time.monotonic() - began)
     _check_missing(output, counts, config)
     return _summary(output, counts, config, passed_on=passing_on)
 
 
 def _pass_on(
-    source: TrajectoryFile, output: Path, config: JudgeConfig, *, overwrite: bool, progress: Progress
+    source: TrajectoryFile, output: Path, config: JudgeConfig, *, overwrite: bool, slim: bool, progress: Progress
 ) -> Counter[str]:
     """Copy the grades of a live-graded file."""
     counts: Counter[str] = Counter()
@@ -84,7 +85,7 @@ def _pass_on(
         reads=JUDGE_COLUMNS,
         compute=compute,
         record=lambda: _record(source, config, counts, passed_on=True),
-        slim=config.slim,
+        slim=slim,
         overwrite=overwrite,
         progress=progress,
     )
@@ -100,7 +101,7 @@ class _Grading:
         self.rubric: Rubric = load_rubric(self.judge.rubric)
         self.counts: Counter[str] = Counter()
 
-    def run(self, *, overwrite: bool, resume: bool) -> Counter[str]:
+    def run(self, *, overwrite: bool, resume: bool, slim: bool) -> Counter[str]:
         identity = {"options": self.config.semantic_values(), "input": self.source.digest()}
         parts = Parts(self.output, identity, overwrite=overwrite, resume=resume)
         self._grade_blocks(parts)
@@ -113,7 +114,7 @@ class _Grading:
             reads=(),
             compute=lambda table: self._graded(parts, next(blocks)),
             record=lambda: _record(self.source, self.config, self.counts, passed_on=False),
-            slim=self.config.slim,
+            slim=slim,
             overwrite=overwrite or resume,
             batch_rows=self.config.batch_rows,
         )

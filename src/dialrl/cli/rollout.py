@@ -1,0 +1,32 @@
+"""``dialrl rollout``."""
+
+import typer
+
+from dialrl.cli.app import Entry
+from dialrl.cli.command import Call, add_command, option
+from dialrl.rollout.config import RolloutConfig
+from dialrl.summary import StageSummary
+
+
+def register(app: typer.Typer, name: str, entry: Entry) -> None:
+    add_command(
+        app,
+        name,
+        run,
+        help="Let a policy talk with an environment; the dialogues become a trajectory file.",
+        config=RolloutConfig,
+        output="required",
+        resumable=True,
+        extras=(option("policy", str, "Policy directory, transformers directory, or demo-policy.", default=...),),
+        panel=entry.panel,
+    )
+
+
+def run(call: Call) -> StageSummary:
+    from dialrl.rollout.policy import open_policy
+    from dialrl.rollout.stage import roll_out
+
+    policy = open_policy(call.extras["policy"], engine=call.config.engine, device=call.config.device)
+    return roll_out(
+        policy, call.target, call.config, overwrite=call.overwrite, resume=call.resume, progress=call.progress
+    )
