@@ -50,6 +50,7 @@ class RolloutConfig(StageConfig):
     )
     block_dialogues: int = semantic(64, help="Dialogues that a block engine works on together.", ge=1)
     call_timeout_seconds: float = operational(120.0, help="Time limit of one answer of the environment or judge.", gt=0)
+    engine: str = semantic("hf", help="The engine that draws replies.")
     device: str = operational("cpu", help="Where the embedded engine runs: cpu, cuda.")
 
     @model_validator(mode="after")

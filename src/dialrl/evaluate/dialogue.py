@@ -1,0 +1,106 @@
+"""``dialrl evaluate dialogue``: how good dialogues are, stored ones or ones a policy holds on held-out scenarios.
+
+A policy is rolled out and judged by the stages' own functions; the files stay where ``-o`` says. In the demo world the
+score is also a share of the optimum. Not here: the published benchmarks.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from dialrl.environment.registry import open_environment
+from dialrl.errors import InputError
+from dialrl.evaluate.config import DialogueConfig
+from dialrl.evaluate.dialogue_scores import NEEDS, DialogueScores, numbered, share_interval
+from dialrl.evaluate.reference import reference_values
+from dialrl.judge.config import JudgeConfig
+from dialrl.judge.stage import judge_dialogues
+from dialrl.progress import SILENT, Progress
+from dialrl.rollout.config import RolloutConfig
+from dialrl.rollout.stage import Policy, roll_out
+from dialrl.summary import StageSummary
+from dialrl.trajectory.reader import TrajectoryFile
+
+
+def evaluate_dialogues(
+    inputs: Path | str | Sequence[Path | str], config: DialogueConfig | None = None, *, progress: Progress = SILENT
+) -> StageSummary:
+    """Score judged dialogues. Raises InputError for a file without grades, or with no dialogue that can be scored."""
+    config = config or DialogueConfig()
+    source = TrajectoryFile.open(inputs, stage="judge", needs=NEEDS)
+    scores = DialogueScores(config.until)
+    progress.start("evaluate dialogue", source.num_rows, "turns")
+    environments: set[str] = set()
+    for table in source.groups([*numbered(source.names), "environment"], config.batch_rows):
+        environments.update(table["environment"].unique().to_pylist())
+        scores.add(table.drop_columns(["environment"]))
+        progress.advance(table.num_rows)
+    if not scores.total_D:
+        raise InputError(
+            f"No dialogue of {source.where} can be scored: {scores.counts['broken_dialogues']} broke,"
+            f" {scores.counts['unjudged_dialogues']} have no judgement. See: dialrl inspect {source.shards[0].path}"
+        )
+    return _summary(source, scores, config, environments)
+
+
+def evaluate_policy(
+    policy: Policy,
+    folder: Path,
+    config: DialogueConfig,
+    *,
+    overwrite: bool = False,
+    resume: bool = False,
+    progress: Progress = SILENT,
+) -> StageSummary:
+    """Roll ``policy`` out on ``config.split``, judge and score it; the two trajectory files go to ``folder``."""
+    rollout, judged = folder / "rollout.parquet", folder / "judge.parquet"
+    roll_out(policy, rollout, rollout_config(config), overwrite=overwrite, resume=resume, progress=progress)
+    judge = JudgeConfig(
+        judge=config.judge,
+        judge_options=config.judge_options,
+        environment_options=config.environment_options,
+        stop=config.stop,
+        seed=config.seed,
+        call_timeout_seconds=config.call_timeout_seconds,
+    )
+    judge_dialogues(rollout, judged, judge, overwrite=overwrite, resume=resume, slim=True, progress=progress)
+    return evaluate_dialogues(judged, config, progress=progress)
+
+
+def rollout_config(config: DialogueConfig) -> RolloutConfig:
+    """The rollout that an evaluation makes: every scenario once, or as many as asked for."""
+    environment = open_environment(config.environment, config.environment_options)
+    groups = config.groups or len(environment.scenarios(config.split))
+    shared = set(RolloutConfig.model_fields) & set(DialogueConfig.model_fields) - {"groups"}
+    return RolloutConfig(groups=groups, **{name: getattr(config, name) for name in shared})
+
+
+def _summary(
+    source: TrajectoryFile, scores: DialogueScores, config: DialogueConfig, environments: set[str]
+) -> StageSummary:
+    figures = scores.figures(config)
+    figures.update(_shares(figures, source, environments))
+    figures["settings"] = {"until": config.until, "resamples": config.resamples, "seed": config.seed}
+    counts = {
+        "dialogues": len(scores.total_D),
+        "scenarios": len(set(scores.scenarios)),
+        "turns": sum(scores.turns_D),
+        **{name: scores.counts[name] for name in ("missing_judgements", "broken_dialogues", "unjudged_dialogues")},
+    }
+    return StageSummary("evaluate dialogue", None, counts, figures)
+
+
+def _shares(figures: dict[str, Any], source: TrajectoryFile, environments: set[str]) -> dict[str, Any]:
+    """Share of optimum with its interval and the reference values, where they are known."""
+    record = source.lineage.record("rollout")
+    if len(environments) != 1 or record is None:
+        return {}
+    reference = reference_values(next(iter(environments)), str(record.options.get("split")))
+    if reference is None:
+        return {}
+    named = {name: getattr(reference, name) for name in ("silent", "myopic", "optimum", "clairvoyant")}
+    return {
+        "share": reference.share(figures["score"]),
+        "share_interval": share_interval(figures["intervals"]["score"], reference.share),
+        "reference": {name: {"score": value, "share": reference.share(value)} for name, value in named.items()},
+    }
