@@ -27,39 +27,39 @@ class Symbol(IntEnum):
 
 OPENINGS = (
     (  # need C: to be understood
-        "nobody understands why the {topic} makes me feel {feeling} .",
-        "i can not explain why i feel {feeling} about the {topic} .",
+        "Nobody understands why the {topic} makes me feel {feeling}.",
+        "I can not explain why I feel {feeling} about the {topic}.",
     ),
     (  # need A: to have the feeling shared
-        "i just feel so {feeling} because of the {topic} .",
-        "since the {topic} i feel {feeling} all the time .",
+        "I just feel so {feeling} because of the {topic}.",
+        "Since the {topic} I feel {feeling} all the time.",
     ),
     (  # need P: to feel able to act
-        "the {topic} leaves me {feeling} and i do nothing right .",
-        "i feel {feeling} and too weak for the {topic} .",
+        "The {topic} leaves me {feeling} and I do nothing right.",
+        "I feel {feeling} and too weak for the {topic}.",
     ),
 )
 OPENING_TAILS = (
-    ("it is good to talk .", "i am glad you are here ."),  # sounds open
-    ("i rarely talk about it .", "i do not say much ."),  # sounds guarded
+    ("It is good to talk.", "I am glad you are here."),  # sounds open
+    ("I rarely talk about it.", "I do not say much."),  # sounds guarded
 )
 LINES: dict[Symbol, tuple[str, ...]] = {
-    Symbol.COOL: ("maybe . i am not sure .", "hm . it is what it is .", "perhaps . i do not know yet ."),
-    Symbol.WARM: ("yes , that is how it is .", "thank you , you listen well .", "it feels safe to talk with you ."),
+    Symbol.COOL: ("Maybe. I am not sure.", "Hm. It is what it is.", "Perhaps. I do not know yet."),
+    Symbol.WARM: ("Yes, that is how it is.", "Thank you, you listen well.", "It feels safe to talk with you."),
     Symbol.RAW: (
-        "sorry , it is too much today .",
-        "i can not think , it all aches .",
-        "please , not now , i have to cry .",
+        "Sorry, it is too much today.",
+        "I can not think, it all aches.",
+        "Please, not now, I have to cry.",
     ),
-    Symbol.REFUSED: ("i would rather not say .", "that is not for today .", "i do not want to go there ."),
-    Symbol.HURT: ("that does not help me .", "you do not get it .", "that is not what i need ."),
+    Symbol.REFUSED: ("I would rather not say.", "That is not for today.", "I do not want to go there."),
+    Symbol.HURT: ("That does not help me.", "You do not get it.", "That is not what I need."),
     Symbol.REVEAL: (
-        "honestly it is all about my {detail} .",
-        "i never told anyone , it is my {detail} .",
-        "the truth is that my {detail} is behind it .",
+        "Honestly it is all about my {detail}.",
+        "I never told anyone, it is my {detail}.",
+        "The truth is that my {detail} is behind it.",
     ),
-    Symbol.EASED: ("it is a relief to say it .", "i have never said that aloud .", "it feels lighter now ."),
-    Symbol.FAREWELL: ("i feel ready now . goodbye .", "that was all i needed . goodbye ."),
+    Symbol.EASED: ("It is a relief to say it.", "I have never said that aloud.", "It feels lighter now."),
+    Symbol.FAREWELL: ("I feel ready now. Goodbye.", "That was all I needed. Goodbye."),
 }
 OPENING_COUNT = len(OPENINGS[0]) * len(OPENING_TAILS[0])
 
@@ -89,7 +89,7 @@ def _skeleton(line: str) -> str:
 
 
 def _template_skeleton(template: str) -> str:
-    return " ".join(re.findall(r"<\w+>|[a-z]+", template.replace("{", "<").replace("}", ">")))
+    return " ".join(re.findall(r"<\w+>|[a-z]+", template.lower().replace("{", "<").replace("}", ">")))
 
 
 _SYMBOLS = {_template_skeleton(line): symbol for symbol, lines in LINES.items() for line in lines}
