@@ -1,0 +1,51 @@
+"""How dialogues are dealt to optimiser steps, and their sequences to forward passes.
+
+Optimiser steps are counted in dialogues and shared out evenly: 10 dialogues in mini-batches of 4 give 4, 3 and 3, every
+dialogue once an epoch, nothing dropped or repeated (field case 16). Forward passes change nothing but rounding.
+"""
+
+import random
+from collections.abc import Sequence
+from itertools import chain
+
+import numpy as np
+
+from dialrl.model.packing import plan_batches
+from dialrl.seeds import seed_for
+from dialrl.update.config import UpdateConfig
+from dialrl.update.data import TrainingData
+
+
+def mini_batches(dialogues: int, size: int | None, *, seed: int, step: int, epoch: int) -> list[list[int]]:
+    """Dialogue numbers of each optimiser step of an epoch, in an order that ``seed``, ``step``, ``epoch`` determine."""
+    order = list(range(dialogues))
+    if size is None or size >= dialogues:
+        return [order] if dialogues else []
+    random.Random(seed_for(seed, step, "order of dialogues", 0, epoch, "update")).shuffle(order)
+    parts = np.array_split(np.array(order), -(-dialogues // size))
+    return [sorted(int(dialogue) for dialogue in part) for part in parts]
+
+
+def micro_batches(data: TrainingData, dialogues: Sequence[int], config: UpdateConfig) -> list[list[int]]:
+    """Sequence numbers of each forward pass over ``dialogues``.
+
+    With a ratio shared by a whole dialogue (gspo) a dialogue's sequences stay together.
+    """
+    wanted = np.zeros(len(data.dialogues), dtype=np.bool_)
+    wanted[list(dialogues)] = True
+    sequences = [int(index) for index in np.flatnonzero(wanted[data.sequence_dialogue])]
+    if config.micro_batch_dialogues is not None:
+        units, size = _by_dialogue(data, sequences), config.micro_batch_dialogues
+        return [list(chain.from_iterable(units[start : start + size])) for start in range(0, len(units), size)]
+    together = config.loss == "gspo" and config.gspo_level == "dialogue"
+    units = _by_dialogue(data, sequences) if together else [[index] for index in sequences]
+    lengths = [len(unit) * max(data.sequences[index].input_length for index in unit) for unit in units]
+    plan = plan_batches(lengths, config.micro_batch_tokens)
+    return [[index for unit in batch for index in units[unit]] for batch in plan]
+
+
+def _by_dialogue(data: TrainingData, sequences: Sequence[int]) -> list[list[int]]:
+    units: dict[int, list[int]] = {}
+    for index in sequences:
+        units.setdefault(int(data.sequence_dialogue[index]), []).append(index)
+    return list(units.values())

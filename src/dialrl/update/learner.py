@@ -1,0 +1,100 @@
+"""Optimiser steps on training data in memory: gradients, guards, AdamW, and the figures of every step.
+
+Not here: files, policy directories, which steps to make (``plan``).
+"""
+
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from dialrl.errors import InputError, NumericalError
+from dialrl.update.config import UpdateConfig
+from dialrl.update.data import TrainingData
+from dialrl.update.optimizer import build_optimizer, set_learning_rate
+from dialrl.update.passes import Passes
+from dialrl.update.plan import PlannedStep
+from dialrl.update.statistics import StepSums
+
+Row = dict[str, Any]
+
+
+class Learner:
+    """A model and its optimiser. ``steps`` counts AdamW's steps over the whole run.
+
+    ``model``: a causal language model in full precision, in evaluation mode (dropout would break the ratio).
+    """
+
+    def __init__(self, model: Any, config: UpdateConfig, reference: Any | None = None) -> None:
+        self.model, self.config, self.reference = model, config, reference
+        self.optimizer = build_optimizer(model, config)
+        self.steps = 0
+
+    def train(self, data: TrainingData, planned: Sequence[PlannedStep], rate: float) -> Iterator[Row]:
+        """Make the planned steps at learning rate ``rate``; one mapping of figures each.
+
+        Raises InputError when sampler and trainer disagree beyond ``max_mismatch``, NumericalError when a log-prob at
+        a trained place or the gradient is not finite. Neither changes the weights by the step at fault.
+        """
+        passes = Passes(self.model, data, self.config, self.reference)
+        set_learning_rate(self.optimizer, rate)
+        self._remember_later(passes, planned)
+        for number, step in enumerate(planned):
+            started = time.perf_counter()
+            self.optimizer.zero_grad(set_to_none=True)
+            sums = passes.accumulate(step.dialogues, step.weights_T, first=number == 0)
+            self._check_mismatch(sums)
+            norm = self._optimizer_step()
+            seconds = time.perf_counter() - started
+            yield {
+                "optimizer_step": self.steps,
+                "epoch": step.epoch,
+                "dialogues": len(step.dialogues),
+                **sums.figures(),
+                **advantage_figures(data, step),
+                "gradient_norm": norm,
+                "learning_rate": rate,
+                **data.spreads,
+                "seconds": seconds,
+                "tokens_per_second": sums.tokens / max(seconds, 1e-9),
+            }
+
+    def _remember_later(self, passes: Passes, planned: Sequence[PlannedStep]) -> None:
+        """pi_old of dialogues that later steps train; the first step's comes from its own forward pass."""
+        if self.config.loss == "sft" or self.config.old_logprobs == "sampler" or len(planned) < 2:
+            return
+        later = {dialogue for step in planned[1:] for dialogue in step.dialogues}
+        passes.remember(sorted(later - set(planned[0].dialogues)))
+
+    def _check_mismatch(self, sums: StepSums) -> None:
+        mean = sums.mismatch_mean
+        if self.config.loss == "sft" or mean is None or mean <= self.config.max_mismatch:
+            return
+        raise InputError(
+            f"Log-probs of sampler and trainer differ by {mean:.3g} in the mean over {sums.mismatch_tokens} tokens;"
+            f" max_mismatch allows {self.config.max_mismatch}. The file was sampled by another policy, template or"
+            " temperature than this one. Train the policy that sampled it, or raise max_mismatch."
+        )
+
+    def _optimizer_step(self) -> float:
+        norm = float(torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.config.max_gradient_norm))
+        if not np.isfinite(norm):
+            raise NumericalError(
+                f"The gradient norm is {norm} at optimiser step {self.steps + 1}. The step was not made and nothing was"
+                " saved. Lower the learning rate, or look at the input's advantages."
+            )
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+        self.steps += 1
+        return norm
+
+
+def advantage_figures(data: TrainingData, step: PlannedStep) -> Row:
+    """What the loss cannot show: a centred on-policy loss is about 0 by construction (field case 21)."""
+    advantages = data.advantage_T[step.tokens]
+    return {
+        "mean_abs_advantage": float(np.abs(advantages).mean()),
+        "zero_advantage_tokens": int((advantages == 0).sum()),
+    }

@@ -1,0 +1,143 @@
+"""Forward and backward passes over training data: log-probs before the step, and gradients of the step.
+
+Gradients of all forward passes of an optimiser step add up in ``.grad``; the sum does not depend on how the step is
+cut. Not here: which dialogues make a step (``plan``), the optimiser (``learner``).
+"""
+
+from collections.abc import Sequence
+from contextlib import nullcontext
+from typing import Any
+
+import numpy as np
+import torch
+
+from dialrl.errors import NumericalError
+from dialrl.model.logprobs import HeadSettings, TokenLogprobs, token_logprobs
+from dialrl.model.packing import pad_sequences
+from dialrl.update.batching import micro_batches
+from dialrl.update.config import UpdateConfig
+from dialrl.update.data import TrainingData
+from dialrl.update.losses import PolicyTokens
+from dialrl.update.losses.corrections import divergence_k3
+from dialrl.update.objective import ObjectiveTokens, objective
+from dialrl.update.statistics import StepSums
+from dialrl.update.turns import Floats
+
+
+class Passes:
+    """Passes of one policy over one file's training data.
+
+    Log-probs of the policy *before* the first optimiser step are kept as they become known: those of the first step
+    from its own forward pass (where the ratio is 1 by construction), all others from ``remember``, if asked for.
+    """
+
+    def __init__(self, model: Any, data: TrainingData, config: UpdateConfig, reference: Any | None = None) -> None:
+        self.model, self.data, self.config, self.reference = model, data, config, reference
+        self.device = next(model.parameters()).device
+        self._initial_T = self._tensor(np.full(data.trained_tokens, np.nan))
+        self._advantage_T = self._tensor(data.advantage_T)
+        sampler = data.sampler_logprobs_T
+        self._sampler_T = None if sampler is None else self._tensor(sampler)
+        unit = data.turn_T if config.gspo_level == "turn" else data.dialogue_T
+        self._unit_T = torch.from_numpy(unit).to(self.device)
+
+    def remember(self, dialogues: Sequence[int]) -> None:
+        """Store the log-probs of ``dialogues`` under the policy as it is now: pi_old of later optimiser steps."""
+        for sequences in micro_batches(self.data, dialogues, self.config):
+            with torch.no_grad():
+                result, _ = self._logprobs(self.model, sequences)
+            self._initial_T[self._places(sequences)] = result.logprobs_T.double()
+
+    def accumulate(self, dialogues: Sequence[int], weights_T: Floats, *, first: bool) -> StepSums:
+        """Add the gradients of one optimiser step over ``dialogues``; ``weights_T`` over all tokens of the file.
+
+        ``first``: no optimiser step was made since the data was opened.
+        """
+        sums = StepSums()
+        weights = self._tensor(weights_T)
+        for sequences in micro_batches(self.data, dialogues, self.config):
+            self._accumulate(sequences, weights, sums, first=first)
+        return sums
+
+    def _accumulate(self, sequences: list[int], weights: torch.Tensor, sums: StepSums, *, first: bool) -> None:
+        places = self._places(sequences)
+        result, read = self._logprobs(self.model, sequences)
+        logprobs = result.logprobs_T.double()
+        if first:
+            self._initial_T[places] = logprobs.detach()
+        old = logprobs.detach() if self.config.loss == "sft" else self._old(places)
+        policy = PolicyTokens(logprobs, old, self._advantage_T[places], self._unit_T[places])
+        tokens = ObjectiveTokens(
+            policy,
+            weights[places],
+            result.entropy_T.double(),
+            None if self._sampler_T is None else self._sampler_T[places],
+            self._reference_logprobs(sequences),
+        )
+        outcome = objective(tokens, self.config)
+        outcome.loss.backward()
+        sums.tokens += len(places)
+        sums.read_tokens += read
+        sums.loss += outcome.loss.item()
+        sums.ratio += outcome.ratio_T.sum().item()
+        sums.ratio_max = max(sums.ratio_max, outcome.ratio_T.max().item())
+        sums.clipped += int(outcome.clipped_T.sum().item())
+        sums.entropy += result.entropy_T.detach().double().sum().item()
+        sums.divergence_old_new += divergence_k3(policy.old_logprobs_T, logprobs.detach()).sum().item()
+        if outcome.reference_divergence is not None:
+            sums.divergence_reference = (sums.divergence_reference or 0.0) + outcome.reference_divergence.item()
+        self._add_mismatch(places, sums)
+
+    def _old(self, places: torch.Tensor) -> torch.Tensor:
+        """log pi_old: the sampler's own, or the trainer's before the first step."""
+        if self.config.old_logprobs == "sampler" and self._sampler_T is not None:
+            return self._sampler_T[places]
+        return self._initial_T[places]
+
+    def _add_mismatch(self, places: torch.Tensor, sums: StepSums) -> None:
+        if self._sampler_T is None:
+            return
+        initial = self._initial_T[places]
+        known = ~initial.isnan()
+        sums.add_mismatch(initial[known], self._sampler_T[places][known])
+
+    def _reference_logprobs(self, sequences: list[int]) -> torch.Tensor | None:
+        if self.reference is None:
+            return None
+        with torch.no_grad():
+            result, _ = self._logprobs(self.reference, sequences)
+        return result.logprobs_T.double()
+
+    def _logprobs(self, model: Any, sequences: list[int]) -> tuple[TokenLogprobs, int]:
+        """Log-probs of the trained tokens of ``sequences`` in order, checked, and the places the model read."""
+        batch = pad_sequences([self.data.sequences[index] for index in sequences], self.device)
+        settings = HeadSettings(
+            self.data.temperature, self.config.head_chunk_tokens, self.config.entropy_bonus > 0 and model is self.model
+        )
+        with self._autocast():
+            result = token_logprobs(model, batch, settings)
+        self._check_finite(result.logprobs_T, sequences)
+        return result, batch.tokens
+
+    def _autocast(self) -> Any:
+        if self.config.precision == "fp32":
+            return nullcontext()
+        return torch.autocast(self.device.type, dtype=torch.bfloat16)
+
+    def _check_finite(self, logprobs_T: torch.Tensor, sequences: list[int]) -> None:
+        finite = torch.isfinite(logprobs_T)
+        if bool(finite.all()):
+            return
+        first = int((~finite).nonzero()[0])
+        place = int(self._places(sequences)[first])
+        raise NumericalError(
+            f"The model gives log-prob {logprobs_T[first].item()} at a trained place: {self.data.name_token(place)}."
+            " Nothing was saved; the input policy is the last good one. Lower the learning rate, or look at that turn."
+        )
+
+    def _places(self, sequences: Sequence[int]) -> torch.Tensor:
+        slices = [self.data.tokens_of(index) for index in sequences]
+        return torch.from_numpy(np.concatenate([np.arange(s.start, s.stop) for s in slices])).to(self.device)
+
+    def _tensor(self, values_T: Floats) -> torch.Tensor:
+        return torch.from_numpy(np.ascontiguousarray(values_T, dtype=np.float64)).to(self.device)

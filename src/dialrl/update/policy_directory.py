@@ -1,0 +1,172 @@
+"""Policy directories: ``model/``, ``trainer/``, ``metrics.jsonl`` and ``manifest.json``, visible only when complete.
+
+A directory is prepared under a hidden sibling name, flushed to the disk and renamed; the manifest is written last. A
+plain directory saved by transformers is a policy too, without manifest or trainer state. No pickle anywhere. Not here:
+what stands in ``trainer/`` (``trainer_state``), loading models (``dialrl.model.loading``).
+"""
+
+import json
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from dialrl.errors import InputError, OutputExistsError
+from dialrl.model.digest import policy_digest
+from dialrl.model.loading import model_directory
+from dialrl.trajectory.atomic import sync, temporary_sibling
+from dialrl.trajectory.lineage import InputFile
+
+FORMAT_VERSION = 1
+MANIFEST = "manifest.json"
+METRICS = "metrics.jsonl"
+_CARRIED_SUFFIXES = (".json", ".jinja", ".txt", ".model", ".tiktoken")
+_WRITTEN_BY_SAVING = ("config.json", "model.safetensors.index.json", MANIFEST)
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """What a policy is and where it comes from; holds only what its inputs determine.
+
+    ``step``: calls of update it has seen in its run; ``optimizer_steps``: steps of AdamW. ``inputs``: the advantage
+    files of the last update. ``options``: that update's semantic options.
+    """
+
+    digest: str
+    parent: str | None
+    step: int = 0
+    optimizer_steps: int = 0
+    total_steps: int | None = None
+    trainer_state: bool = False
+    inputs: Sequence[InputFile] = ()
+    options: Mapping[str, Any] = field(default_factory=dict)
+    counts: Mapping[str, int] = field(default_factory=dict)
+    versions: Mapping[str, str] = field(default_factory=dict)
+
+    def write(self, directory: Path) -> None:
+        content = {"format": "dialrl policy", "format_version": FORMAT_VERSION, **asdict(self)}
+        (directory / MANIFEST).write_text(json.dumps(content, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+
+
+def read_manifest(policy: Path) -> Manifest | None:
+    """The manifest of a policy directory; None for a plain transformers directory.
+
+    Raises InputError for a directory that has the layout but not the manifest (it was never completed), or whose
+    manifest is of another version.
+    """
+    file = policy / MANIFEST
+    if not file.is_file():
+        if (policy / "model").is_dir():
+            raise InputError(
+                f"'{policy}' has a model/ but no {MANIFEST}: it was never completed. Run the update again."
+            )
+        return None
+    content = _json(file)
+    if content.pop("format", None) != "dialrl policy" or content.pop("format_version", None) != FORMAT_VERSION:
+        raise InputError(f"'{file}' is no policy manifest of format version {FORMAT_VERSION}. Write the policy again.")
+    inputs = tuple(InputFile(**entry) for entry in content.pop("inputs", ()))
+    return Manifest(**content, inputs=inputs)
+
+
+def checked_digest(policy: Path | str) -> str:
+    """The policy's digest. Raises InputError when its weights are not the ones its manifest names."""
+    digest, manifest = policy_digest(model_directory(policy)), read_manifest(Path(policy))
+    if manifest is not None and manifest.digest != digest:
+        raise InputError(
+            f"The weights in '{policy}' have digest {digest}, its {MANIFEST} says {manifest.digest}: files were changed"
+            " after it was written. Run the update again, or use its model/ directory as a plain policy."
+        )
+    return digest
+
+
+@contextmanager
+def atomic_directory(output: Path, *, overwrite: bool) -> Iterator[Path]:
+    """A new directory to fill; it appears as ``output`` when the block is left without error, else it is removed."""
+    refuse_output(output, overwrite=overwrite)
+    output.parent.mkdir(parents=True, exist_ok=True)
+    temporary = temporary_sibling(output)
+    shutil.rmtree(temporary, ignore_errors=True)
+    temporary.mkdir()
+    try:
+        yield temporary
+        _publish(temporary, output)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def refuse_output(output: Path, *, overwrite: bool) -> None:
+    """Raise OutputExistsError for an output that may not be replaced: any without ``overwrite``, others' folders."""
+    if not output.exists() or (output.is_dir() and not any(output.iterdir())):
+        return
+    if not overwrite:
+        raise OutputExistsError(f"The output '{output}' exists. Name another one, or use --overwrite or --resume.")
+    if not (output / MANIFEST).is_file():
+        raise OutputExistsError(f"'{output}' is no policy directory (no {MANIFEST}), so it is not replaced. Remove it.")
+
+
+def _publish(temporary: Path, output: Path) -> None:
+    for path in sorted(temporary.rglob("*"), reverse=True):
+        sync(path)
+    sync(temporary)
+    replaced = output.with_name(f".{output.name}.replaced.tmp")
+    shutil.rmtree(replaced, ignore_errors=True)
+    if output.exists():
+        output.rename(replaced)
+    temporary.rename(output)
+    sync(output.parent)
+    shutil.rmtree(replaced, ignore_errors=True)
+
+
+def save_model(model: Any, source: Path, directory: Path, *, rounded: bool = False) -> None:
+    """Write ``model`` to ``directory``, with tokenizer and templates copied unchanged from the model files ``source``.
+
+    Copying keeps the tokenizer byte for byte: re-saving it could change what text becomes which ids. ``rounded``:
+    weights are written in bfloat16.
+    """
+    if rounded:
+        tensors = {name: tensor.detach().bfloat16() for name, tensor in model.named_parameters()}
+        model.save_pretrained(directory, state_dict=tensors)
+        configuration = _json(directory / "config.json") | {"dtype": "bfloat16"}
+        (directory / "config.json").write_text(json.dumps(configuration, indent=2, sort_keys=True), encoding="utf-8")
+    else:
+        model.save_pretrained(directory)
+    carry_files(source, directory)
+
+
+def carry_files(source: Path, directory: Path) -> None:
+    """Copy everything but weights and configuration: tokenizer, chat template, generation settings."""
+    for file in sorted(source.iterdir()):
+        if file.is_file() and file.suffix in _CARRIED_SUFFIXES and file.name not in _WRITTEN_BY_SAVING:
+            shutil.copyfile(file, directory / file.name)
+    templates = source / "additional_chat_templates"
+    if templates.is_dir():
+        shutil.copytree(templates, directory / templates.name, dirs_exist_ok=True)
+
+
+def copy_model(source: Path, directory: Path) -> None:
+    """Copy model files unchanged: same tensors, same digest."""
+    directory.mkdir()
+    for file in sorted(source.glob("*.safetensors")):
+        shutil.copyfile(file, directory / file.name)
+    for name in ("config.json", "model.safetensors.index.json"):
+        if (source / name).is_file():
+            shutil.copyfile(source / name, directory / name)
+    carry_files(source, directory)
+
+
+def write_metrics(rows: Sequence[Mapping[str, Any]], directory: Path) -> None:
+    """One JSON object a line, one line an optimiser step."""
+    lines = [json.dumps(row, sort_keys=False) + "\n" for row in rows]
+    (directory / METRICS).write_text("".join(lines), encoding="utf-8")
+
+
+def _json(file: Path) -> dict[str, Any]:
+    try:
+        content = json.loads(file.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise InputError(f"'{file}' is not valid JSON ({error}). Write the policy again.") from None
+    if not isinstance(content, dict):
+        raise InputError(f"'{file}' holds {type(content).__name__}; expected an object.")
+    return content

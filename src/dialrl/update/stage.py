@@ -1,0 +1,81 @@
+"""The stage ``update`` as one function: advantage files and a policy in, a new policy directory and a summary out."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+from dialrl.config import differing_keys
+from dialrl.errors import UsageError
+from dialrl.progress import SILENT, Progress
+from dialrl.summary import StageSummary
+from dialrl.trajectory.lineage import write_run_file
+from dialrl.trajectory.reader import TrajectoryFile
+from dialrl.update.config import UpdateConfig
+from dialrl.update.policy_directory import METRICS, Manifest, checked_digest, read_manifest, refuse_output
+from dialrl.update.statistics import FileMetrics
+from dialrl.update.trainer import Trainer, manifest_options
+
+
+def update_policy(
+    inputs: Path | Sequence[Path],
+    policy: Path | str,
+    output: Path,
+    config: UpdateConfig,
+    *,
+    total_steps: int | None = None,
+    overwrite: bool = False,
+    resume: bool = False,
+    progress: Progress = SILENT,
+) -> StageSummary:
+    """One update of ``policy`` on advantage files, written as the policy directory ``output``.
+
+    ``total_steps``: updates of the whole run, for the schedule (default: as the policy's trainer state says).
+    ``resume``: a complete ``output`` made from the same inputs, policy and options is left as it is; an interrupted one
+    is made again from the start, with the same result. Without a learning signal the output has the same weights and
+    the summary says so. Raises the errors of ``Trainer`` and OutputExistsError.
+    """
+    source = TrajectoryFile.open(inputs)
+    done = _finished(output, source, policy, config, total_steps) if resume else None
+    if done is not None:
+        return StageSummary("update", output, dict(done.counts), _identity(done), ("Complete already; left as it is.",))
+    refuse_output(output, overwrite=overwrite)
+    started = time.perf_counter()
+    trainer = Trainer.open(policy, config, total_steps)
+    metrics = trainer.step_file(source, progress)
+    manifest = trainer.save(output, overwrite=overwrite)
+    write_run_file(output, seconds=time.perf_counter() - started, device=str(trainer.learner.model.device))
+    return summary_of(output, metrics, manifest)
+
+
+def summary_of(output: Path, metrics: FileMetrics, manifest: Manifest) -> StageSummary:
+    """What an update says when it is done; a file without signal says so first."""
+    signal = () if metrics.no_signal is None else (metrics.no_signal,)
+    figures = {**_identity(manifest), **metrics.figures(), "metrics": str(output / METRICS)}
+    return StageSummary("update", output, metrics.counts, figures, (*signal, *metrics.warnings))
+
+
+def _identity(manifest: Manifest) -> dict[str, str | int | None]:
+    return {"policy_digest": manifest.digest, "parent_digest": manifest.parent, "step": manifest.step}
+
+
+def _finished(
+    output: Path, source: TrajectoryFile, policy: Path | str, config: UpdateConfig, total_steps: int | None
+) -> Manifest | None:
+    """The manifest of a complete output of the same work; None when there is none yet.
+
+    Raises UsageError listing what differs.
+    """
+    manifest = read_manifest(output) if output.is_dir() else None
+    if manifest is None:
+        return None
+    differing = differing_keys(manifest.options, manifest_options(config))
+    if manifest.parent != (parent := checked_digest(policy)):
+        differing.append(f"policy: {manifest.parent} -> {parent}")
+    if [asdict(one) for one in manifest.inputs] != [asdict(one) for one in source.input_files]:
+        differing.append("inputs: other files, or files with other content")
+    if total_steps not in (None, manifest.total_steps):
+        differing.append(f"total_steps: {manifest.total_steps} -> {total_steps}")
+    if differing:
+        raise UsageError(f"'{output}' was made with other settings, so it is not resumed: " + "; ".join(differing))
+    return manifest

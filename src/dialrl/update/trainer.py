@@ -1,0 +1,224 @@
+"""A policy being trained: opened from a directory, stepped over advantage files, saved as a new directory.
+
+A trainer that stays up and a chain of ``open, step_file, save`` give the same weights, bit for bit on CPU: everything a
+step depends on is in the saved directory (weights and moments in full precision, the step) or follows from it (learning
+rate, order of dialogues). Not here: the command, its refusals and its summary (``stage``).
+"""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Self
+
+import torch
+
+from dialrl.errors import InputError, UsageError
+from dialrl.model.digest import policy_digest
+from dialrl.model.loading import LoadingSettings, load_model, model_directory
+from dialrl.model.logprobs import check_head
+from dialrl.progress import SILENT, Progress
+from dialrl.trajectory.lineage import InputFile, package_versions
+from dialrl.trajectory.reader import TrajectoryFile
+from dialrl.update.config import UpdateConfig
+from dialrl.update.data import TrainingData, read_training_data
+from dialrl.update.learner import Learner, Row
+from dialrl.update.optimizer import moments_of, restore_moments
+from dialrl.update.plan import no_signal_sentence, plan_steps
+from dialrl.update.policy_directory import (
+    Manifest,
+    atomic_directory,
+    checked_digest,
+    copy_model,
+    read_manifest,
+    save_model,
+    write_metrics,
+)
+from dialrl.update.schedule import learning_rate
+from dialrl.update.sequences import Limits
+from dialrl.update.statistics import FileMetrics
+from dialrl.update.trainer_state import (
+    TrainerState,
+    master_weights,
+    read_trainer_state,
+    restore_master_weights,
+    write_trainer_state,
+)
+
+ON_POLICY_MISMATCH = 1e-3
+
+
+class Trainer:
+    """Trains one policy. ``step``: updates done in the run; ``total_steps``: of the whole run, for the schedule.
+
+    ``source``: directory of the policy's model files, whose tokenizer goes along; ``digest``: of the policy as last
+    opened or saved, the parent of the next one.
+    """
+
+    def __init__(
+        self,
+        learner: Learner,
+        source: Path,
+        digest: str,
+        *,
+        total_steps: int | None = None,
+        state: TrainerState | None = None,
+    ) -> None:
+        self.learner, self.config, self.source, self.digest = learner, learner.config, source, digest
+        state = state or TrainerState()
+        self.step = state.step
+        self.total_steps = total_steps
+        check_head(learner.model)
+        self._restore(state)
+        self._saved_at = learner.steps
+        self._inputs: list[InputFile] = []
+        self._metrics: list[FileMetrics] = []
+
+    @classmethod
+    def open(cls, policy: Path | str, config: UpdateConfig, total_steps: int | None = None) -> Self:
+        """A trainer for the policy in a directory, continuing the trainer state beside it unless ``fresh_optimizer``.
+
+        Raises InputError for a directory that is no policy, was changed since it was written, or lacks its state.
+        """
+        directory = model_directory(policy)
+        digest = checked_digest(policy)
+        state = None if config.fresh_optimizer else _stored_state(Path(policy))
+        if total_steps is None and state is not None:
+            total_steps = state.total_steps
+        config.check_total_steps(total_steps)
+        settings = LoadingSettings(device=_device(config.device))
+        reference = load_model(config.reference, settings) if config.uses_reference and config.reference else None
+        learner = Learner(load_model(directory, settings), config, reference)
+        return cls(learner, directory, digest, total_steps=total_steps, state=state)
+
+    def _restore(self, state: TrainerState) -> None:
+        where = f"The trainer state beside '{self.source}'"
+        restore_master_weights(self.learner.model, state.master, where=where)
+        restore_moments(self.learner.optimizer, self.learner.model, state.moments, state.optimizer_steps, where=where)
+        self.learner.steps = state.optimizer_steps
+
+    @property
+    def limits(self) -> Limits:
+        """Longest training sequence: the model's own limit, or a lower one from the options."""
+        own = getattr(self.learner.model.config, "max_position_embeddings", None)
+        known = [limit for limit in (own, self.config.max_sequence_tokens) if limit]
+        return Limits(min(known, default=2**31), self.config.overlong)
+
+    def step_file(self, source: TrajectoryFile | Path | Sequence[Path], progress: Progress = SILENT) -> FileMetrics:
+        """Train on one advantage file: one update of the run.
+
+        Raises InputError for a file that cannot be trained, NumericalError when a trained place is not finite; after
+        either this trainer must not be saved, and the directory it was opened from is untouched.
+        """
+        file = source if isinstance(source, TrajectoryFile) else TrajectoryFile.open(source)
+        data = read_training_data(file, self.config, self.limits, step=self.step)
+        metrics = self.step_data(data, progress)
+        self._inputs += file.input_files
+        return metrics
+
+    def step_data(self, data: TrainingData, progress: Progress = SILENT) -> FileMetrics:
+        """Train on data in memory: one update of the run, all its epochs and optimiser steps."""
+        data.check_vocabulary(self.learner.model.get_output_embeddings().weight.shape[0])
+        planned = plan_steps(data, self.config, step=self.step)
+        progress.start("update", total=len(planned), unit="optimiser steps")
+        rows: list[Row] = []
+        for row in self.learner.train(data, planned, learning_rate(self.config, self.step, self.total_steps)):
+            rows.append({"step": self.step, **row})
+            progress.advance(1, loss=row["loss"], gradient_norm=row["gradient_norm"])
+        metrics = FileMetrics(
+            rows=rows,
+            counts={**data.counts, "trained_tokens": data.trained_tokens, "optimizer_steps": len(rows)},
+            spreads=data.spreads,
+            warnings=tuple(self._warnings(data, rows)),
+            no_signal=None if rows else no_signal_sentence(data),
+        )
+        self.step += 1
+        self._metrics.append(metrics)
+        return metrics
+
+    def _warnings(self, data: TrainingData, rows: Sequence[Row]) -> Iterator[str]:
+        if self.config.loss == "sft" or not rows:
+            return
+        if data.policy_digest not in (None, self.digest):
+            corrected = "not corrected" if self.config.old_logprobs == "sampler" else "corrected up to the cap"
+            yield (
+                f"The file was rolled out by policy {data.policy_digest}, this is {self.digest}: the difference is"
+                f" {corrected}."
+            )
+        elif self.config.precision == "fp32" and (rows[0]["mismatch_mean"] or 0.0) > ON_POLICY_MISMATCH:
+            yield (
+                f"On-policy log-probs of sampler and trainer differ by {rows[0]['mismatch_mean']:.2g} in the mean; less"
+                f" than {ON_POLICY_MISMATCH} is expected. Check the engine's precision, the temperature, the template."
+            )
+
+    def save(self, output: Path, *, overwrite: bool = False, with_trainer_state: bool = True) -> Manifest:
+        """Write the policy as a new directory, complete or not at all; its parent is the policy last opened or saved.
+
+        Without any optimiser step since then the model files are copied: same tensors, same digest.
+        """
+        with atomic_directory(output, overwrite=overwrite) as directory:
+            self._save_model(directory / "model")
+            if with_trainer_state:
+                write_trainer_state(self._state(), self.config, directory / "trainer")
+            write_metrics([row for metrics in self._metrics for row in metrics.rows], directory)
+            manifest = self._manifest(policy_digest(directory / "model"), with_trainer_state)
+            manifest.write(directory)
+        self.source, self.digest, self._saved_at = output / "model", manifest.digest, self.learner.steps
+        self._inputs, self._metrics = [], []
+        return manifest
+
+    def _save_model(self, directory: Path) -> None:
+        if self.learner.steps == self._saved_at:
+            copy_model(self.source, directory)
+        else:
+            save_model(self.learner.model, self.source, directory, rounded=self.config.precision == "bf16")
+
+    def _state(self) -> TrainerState:
+        model = self.learner.model
+        return TrainerState(
+            step=self.step,
+            optimizer_steps=self.learner.steps,
+            total_steps=self.total_steps,
+            cursor=self._inputs[-1].digest if self._inputs else None,
+            moments=moments_of(self.learner.optimizer, model),
+            master=master_weights(model) if self.config.precision == "bf16" else {},
+        )
+
+    def _manifest(self, digest: str, with_trainer_state: bool) -> Manifest:
+        return Manifest(
+            digest=digest,
+            parent=self.digest,
+            step=self.step,
+            optimizer_steps=self.learner.steps,
+            total_steps=self.total_steps,
+            trainer_state=with_trainer_state,
+            inputs=tuple(self._inputs),
+            options=manifest_options(self.config),
+            counts=dict(self._metrics[-1].counts) if self._metrics else {},
+            versions=package_versions("dialrl", "torch", "transformers"),
+        )
+
+
+def manifest_options(config: UpdateConfig) -> dict[str, Any]:
+    """The semantic options, the reference named by its digest and not by where it lies."""
+    options = config.semantic_values()
+    if config.uses_reference and config.reference is not None:
+        options["reference"] = checked_digest(config.reference)
+    return options
+
+
+def _stored_state(policy: Path) -> TrainerState | None:
+    state, manifest = read_trainer_state(policy), read_manifest(policy)
+    if state is None and manifest is not None and manifest.step > 0:
+        raise InputError(
+            f"'{policy}' is the result of {manifest.step} updates but holds no trainer/ (it was saved without)."
+            " Continue from a policy that has one, or start the optimiser afresh with --fresh-optimizer."
+        )
+    return state
+
+
+def _device(name: str) -> str:
+    available = torch.cuda.is_available()
+    if name == "auto":
+        return "cuda" if available else "cpu"
+    if name.startswith("cuda") and not available:
+        raise UsageError(f"device is '{name}', but no CUDA device is available. Use cpu or auto.")
+    return name
