@@ -1,0 +1,62 @@
+"""Engines: who produces tokens. ``open_engine`` opens one by name; the protocol is in ``dialrl.engine.base``.
+
+Built in: ``hf``. Installed packages add their own through the entry points ``dialrl.engines``: a callable that takes a
+policy and ``EngineOptions``. Nothing heavy is imported before an engine is opened.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from dialrl import plugins
+from dialrl.config import nearest
+from dialrl.engine.base import Engine
+from dialrl.errors import UsageError, missing_extra
+
+BUILT_IN = ("hf",)
+
+
+@dataclass(frozen=True)
+class EngineOptions:
+    """How an engine is opened; ``more`` holds options that only one engine knows."""
+
+    device: str = "cpu"
+    precision: str = "float32"
+    trust_remote_code: bool = False
+    more: dict[str, Any] = field(default_factory=dict)
+
+
+EngineFactory = Callable[[str | Path, EngineOptions], Engine]
+
+
+def open_engine(name: str, policy: str | Path, options: EngineOptions | None = None) -> Engine:
+    """The engine ``name`` for a policy. Raises UsageError naming the nearest known engine."""
+    return engine_factory(name)(policy, options or EngineOptions())
+
+
+def engine_factory(name: str) -> EngineFactory:
+    """The callable that opens the engine ``name``."""
+    if name == "hf":
+        return _open_hf
+    others = plugins.load("engines", built_in=BUILT_IN)
+    if name not in others:
+        known = [*BUILT_IN, *others]
+        raise UsageError(f"There is no engine '{name}'; known are {', '.join(known)}.{nearest(name, known)}")
+    factory: EngineFactory = others[name]
+    return factory
+
+
+def _open_hf(policy: str | Path, options: EngineOptions) -> Engine:
+    try:
+        from dialrl.engine.hf import HfEngine
+    except ModuleNotFoundError as error:
+        raise missing_extra("train", error.name or "torch") from error
+    from dialrl.model.loading import LoadingSettings
+
+    settings = LoadingSettings(
+        device=options.device,
+        precision=options.precision,  # type: ignore[arg-type]  # checked where it is used
+        trust_remote_code=options.trust_remote_code,
+    )
+    return HfEngine.open(policy, settings)

@@ -33,7 +33,7 @@ class SamplingSettings:
 class GenerationRequest:
     """One reply to draw: the whole context of the current segment, a seed, and the dialogue it belongs to.
 
-    ``dialogue`` lets an engine reuse the prefix it computed for the same dialogue's last turn; it never changes a result.
+    ``dialogue`` lets an engine reuse the prefix it computed for the same dialogue's last turn; it changes no result.
     """
 
     prompt_ids: Sequence[int]

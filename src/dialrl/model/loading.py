@@ -47,6 +47,7 @@ def load_model(policy: str | Path, settings: LoadingSettings) -> Any:
             f"'{directory}' holds no .safetensors file. Policies are read from safetensors only: convert the weights"
             " with model.save_pretrained(directory) of transformers."
         )
+    transformers.utils.logging.disable_progress_bar()  # the commands show their own
     options = {} if settings.attention is None else {"attn_implementation": settings.attention}
     try:
         model = transformers.AutoModelForCausalLM.from_pretrained(
@@ -72,7 +73,7 @@ def load_tokenizer(policy: str | Path, *, trust_remote_code: bool = False) -> An
 
 
 def model_directory(policy: str | Path) -> Path:
-    """The directory with ``config.json`` of a policy; for a hub name, weights, configuration and tokenizer are fetched."""
+    """The directory with ``config.json`` of a policy; for a hub name, weights and tokenizer are fetched first."""
     path = Path(policy)
     for directory in (path / "model", path):
         if (directory / "config.json").is_file():
