@@ -81,7 +81,17 @@ class Layout:
 
 def integers(column: pa.ChunkedArray) -> Ints:
     """An integer column without nulls as int64 (N,)."""
-    return np.asarray(column.to_numpy(), dtype=np.int64)
+    return np.asarray(_as_numpy(column), dtype=np.int64)
+
+
+def floats(column: pa.ChunkedArray) -> npt.NDArray[np.float64]:
+    """A numeric column as float64 (N,), null as NaN. The array may be read-only: it shares the column's memory."""
+    return np.asarray(_as_numpy(column), dtype=np.float64)
+
+
+def _as_numpy(column: pa.ChunkedArray) -> npt.NDArray[np.generic]:
+    whole = column.chunk(0) if column.num_chunks == 1 else column
+    return np.asarray(whole.to_numpy(zero_copy_only=False) if isinstance(whole, pa.Array) else whole.to_numpy())
 
 
 def changes(column: pa.ChunkedArray) -> npt.NDArray[np.bool_]:
