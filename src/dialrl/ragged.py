@@ -19,6 +19,9 @@ Flags = npt.NDArray[np.bool_]
 class Pools(Protocol):
     """A partition of N values into P pools."""
 
+    def sizes(self, values: int) -> Floats:
+        """Number of values in each pool, (P,), when there are N = ``values`` of them."""
+
     def total(self, value_N: Floats) -> Floats:
         """Sum of each pool's values, (N,) -> (P,)."""
 
@@ -29,6 +32,9 @@ class Pools(Protocol):
 @dataclass(frozen=True)
 class Whole:
     """All values form one pool."""
+
+    def sizes(self, values: int) -> Floats:
+        return np.array([float(values)])
 
     def total(self, value_N: Floats) -> Floats:
         return np.array([value_N.sum()])
@@ -44,14 +50,17 @@ class Runs:
     start: Ints
 
     @cached_property
-    def sizes(self) -> Ints:
+    def _lengths(self) -> Ints:
         return np.diff(self.start)
+
+    def sizes(self, values: int) -> Floats:
+        return self._lengths.astype(np.float64)
 
     def total(self, value_N: Floats) -> Floats:
         return np.add.reduceat(value_N, self.start[:-1]) if len(self.start) > 1 else np.zeros(0)
 
     def each(self, value_P: Floats) -> Floats:
-        return np.repeat(value_P, self.sizes)
+        return np.repeat(value_P, self._lengths)
 
 
 @dataclass(frozen=True)
@@ -61,11 +70,14 @@ class Scattered:
     pool_N: Ints
     count: int
 
+    def sizes(self, values: int) -> Floats:
+        return np.bincount(self.pool_N, minlength=self.count).astype(np.float64)
+
     def total(self, value_N: Floats) -> Floats:
         return np.asarray(np.bincount(self.pool_N, weights=value_N, minlength=self.count), dtype=np.float64)
 
     def each(self, value_P: Floats) -> Floats:
-        return value_P[self.pool_N]
+        return value_P.take(self.pool_N)
 
 
 @dataclass(frozen=True)
@@ -74,6 +86,9 @@ class Stacked:
 
     pools: Pools
     copies: int
+
+    def sizes(self, values: int) -> Floats:
+        return self.copies * self.pools.sizes(values // self.copies)
 
     def total(self, value_N: Floats) -> Floats:
         return np.asarray(np.sum([self.pools.total(part) for part in np.split(value_N, self.copies)], axis=0))

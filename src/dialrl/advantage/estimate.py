@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dialrl.advantage.pools import Moments, PoolReport, centred, normalised, scaled
+from dialrl.advantage.pools import Moments, PoolReport, centred, scaled
 from dialrl.advantage.resolve import Origin
 from dialrl.advantage.signals import Signal, SignalBatch
 from dialrl.advantage.terms import Scope, Term
@@ -47,9 +47,9 @@ def batch_moments(term: Term, batch: SignalBatch, origin: Origin) -> Moments:
     value_N = items.value_N
     if term.centre != "none" and term.centre not in _OVER_FILE:
         pools = _pools(term.centre, term, batch)
-        moments = Moments.of(value_N, items.member_N, pools)
-        value_N = centred(value_N, pools, moments, leave_one_out=term.leave_one_out)
-    return Moments.of(value_N, items.member_N, Whole())
+        moments, deviation_N = Moments.of(value_N, items.member_N, pools)
+        value_N = centred(deviation_N, pools, moments, leave_one_out=term.leave_one_out)
+    return Moments.of(value_N, items.member_N, Whole())[0]
 
 
 def compute_term(term: Term, batch: SignalBatch, origin: Origin, over_file: Moments | None) -> TermResult:
@@ -102,29 +102,26 @@ def _normalise(
     value_N = items.value_N
     kind, least, loo = term.std or "population", term.min_std or 0.0, term.leave_one_out
     if term.centre != "none":
-        pools, moments = _pool_moments(term.centre, term, value_N, items, batch, over_file)
-        reports |= _report(term.centre, moments, term)
+        pools, moments, deviation_N = _pooled(term.centre, term, value_N, items, batch, over_file)
+        reports[term.centre] = PoolReport.of(moments, kind)
         if term.centre == term.scale:
-            return normalised(value_N, pools, moments, kind=kind, least=least, leave_one_out=loo), reports
-        value_N = centred(value_N, pools, moments, leave_one_out=loo)
+            return scaled(deviation_N, pools, moments, kind=kind, least=least, leave_one_out=loo), reports
+        value_N = centred(deviation_N, pools, moments, leave_one_out=loo)
     if term.scale != "none":
-        pools, moments = _pool_moments(term.scale, term, value_N, items, batch, over_file)
-        reports |= _report(term.scale, moments, term)
+        pools, moments, _ = _pooled(term.scale, term, value_N, items, batch, over_file)
+        reports[term.scale] = PoolReport.of(moments, kind)
         value_N = scaled(value_N, pools, moments, kind=kind, least=least)
     return value_N, reports
 
 
-def _pool_moments(
+def _pooled(
     scope: Scope, term: Term, value_N: Floats, items: Items, batch: SignalBatch, over_file: Moments | None
-) -> tuple[Pools, Moments]:
+) -> tuple[Pools, Moments, Floats]:
+    """The scope's pools, their moments, and the values minus their pool's mean."""
     if scope in _OVER_FILE and over_file is not None:
-        return Whole(), over_file
+        return Whole(), over_file, value_N - over_file.mean_P
     pools = _pools(scope, term, batch)
-    return pools, Moments.of(value_N, items.member_N, pools)
-
-
-def _report(scope: Scope, moments: Moments, term: Term) -> dict[Scope, PoolReport]:
-    return {scope: PoolReport.of(moments, term.std or "population")}
+    return pools, *Moments.of(value_N, items.member_N, pools)
 
 
 def _on_turns(term: Term, value_N: Floats, batch: SignalBatch) -> Floats:

@@ -27,22 +27,21 @@ class Moments:
     squares_P: Floats
 
     @classmethod
-    def of(cls, value_N: Floats, member_N: Flags | None, pools: Pools) -> "Moments":
-        """Two passes over the members of each pool: the mean, then the squared deviations from it.
+    def of(cls, value_N: Floats, member_N: Flags | None, pools: Pools) -> "tuple[Moments, Floats]":
+        """Moments over the members of each pool, and every value's deviation from its pool's mean (N,).
 
-        ``member_N`` None: all are members. Pools without members have mean 0.
-        Example: (1.0, .3, .8), one pool -> number 3, mean .7, squares .26.
+        Two passes: the mean, then the squared deviations from it. ``member_N`` None: all are members. Pools without
+        members have mean 0. Example: (1.0, .3, .8), one pool -> number 3, mean .7, squares .26.
         """
         if member_N is None:
-            number_P = pools.total(np.ones(len(value_N)))
+            number_P = pools.sizes(len(value_N))
             mean_P = np.nan_to_num(divided(pools.total(value_N), number_P))
             deviation_N = value_N - pools.each(mean_P)
-        else:
-            number_P = pools.total(member_N.astype(np.float64))
-            mean_P = np.nan_to_num(divided(pools.total(np.where(member_N, value_N, 0.0)), number_P))
-            deviation_N = np.where(member_N, value_N - pools.each(mean_P), 0.0)
-        deviation_N *= deviation_N
-        return cls(number_P, mean_P, pools.total(deviation_N))
+            return cls(number_P, mean_P, pools.total(deviation_N * deviation_N)), deviation_N
+        number_P = pools.total(member_N.astype(np.float64))
+        mean_P = np.nan_to_num(divided(pools.total(np.where(member_N, value_N, 0.0)), number_P))
+        deviation_N = value_N - pools.each(mean_P)
+        return cls(number_P, mean_P, pools.total(np.where(member_N, deviation_N * deviation_N, 0.0))), deviation_N
 
     @classmethod
     def none(cls) -> "Moments":
@@ -93,29 +92,17 @@ class PoolReport:
         )
 
 
-def centred(value_N: Floats, pools: Pools, moments: Moments, *, leave_one_out: bool = False) -> Floats:
+def centred(deviation_N: Floats, pools: Pools, moments: Moments, *, leave_one_out: bool = False) -> Floats:
     """Values minus their pool's mean (of the *other* members with ``leave_one_out``); exactly 0 in degenerate pools.
 
+    ``deviation_N``: the values minus their pool's mean, as ``Moments.of`` gives them.
     Example: 2.3 and .9 in one pool -> +.7, -.7; leave-one-out +1.4, -1.4. A pool of one -> 0.
     """
     factor_P = _others_factor(moments) if leave_one_out else np.ones_like(moments.mean_P)
-    result_N = value_N - pools.each(moments.mean_P)
-    result_N *= pools.each(np.where(moments.comparable(), factor_P, 0.0))
-    return result_N
+    return deviation_N * pools.each(np.where(moments.comparable(), factor_P, 0.0))
 
 
 def scaled(
-    value_N: Floats, pools: Pools, moments: Moments, *, kind: Spread = "population", least: float = 0.0
-) -> Floats:
-    """Values divided by their pool's spread (+ 1e-8; at least ``least``); exactly 0 in degenerate pools.
-
-    Example: +.7, -.7 with spread .7 -> +1, -1.
-    """
-    factor_P = 1.0 / (np.maximum(moments.spread(kind), least) + EPSILON)
-    return value_N * pools.each(np.where(moments.comparable(), factor_P, 0.0))
-
-
-def normalised(
     value_N: Floats,
     pools: Pools,
     moments: Moments,
@@ -124,15 +111,15 @@ def normalised(
     least: float = 0.0,
     leave_one_out: bool = False,
 ) -> Floats:
-    """z of each value in its pool: centred and scaled over the same members.
+    """Values divided by their pool's spread (+ 1e-8; at least ``least``); exactly 0 in degenerate pools.
 
-    Example (credit.md 2, group 0): r = (1.0, .5, .8), (.3, .6) -> mean .64, std .2417 -> 1.4896 for the first.
+    Of deviations from the same pool this makes z (credit.md 2, group 0: (1.0, .5, .8), (.3, .6) -> 1.4896 for the
+    first); with ``leave_one_out`` of deviations from the mean of the others, whose spread is wider too.
+    Example: +.7, -.7 with spread .7 -> +1, -1.
     """
     factor_P = _others_factor(moments) if leave_one_out else np.ones_like(moments.mean_P)
     factor_P /= np.maximum(moments.spread(kind) * factor_P, least) + EPSILON
-    result_N = value_N - pools.each(moments.mean_P)
-    result_N *= pools.each(np.where(moments.comparable(), factor_P, 0.0))
-    return result_N
+    return value_N * pools.each(np.where(moments.comparable(), factor_P, 0.0))
 
 
 def _others_factor(moments: Moments) -> Floats:

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from dialrl.advantage.resolve import Origin
 from dialrl.ragged import Flags, Floats, fill_by_means
-from dialrl.trajectory.layout import Layout
+from dialrl.trajectory.layout import Layout, floats
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class SignalBatch:
 
     def numbers(self, name: str) -> Floats:
         """A number column, (K,), null as NaN."""
-        return np.asarray(self.table[name].to_numpy(), dtype=np.float64)
+        return floats(self.table[name])
 
     @cached_property
     def reward_K(self) -> Floats:

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from dialrl.errors import InputError
 from dialrl.ragged import Flags, Floats, Ints
-from dialrl.trajectory.layout import Layout, describe_row
+from dialrl.trajectory.layout import Layout, describe_row, floats
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class TurnBatch:
         """A numeric column, (K,), null as NaN; all NaN when the file lacks it."""
         if not self.has(name):
             return np.full(self.rows, np.nan)
-        return np.asarray(self.table[name].to_numpy(), dtype=np.float64)
+        return floats(self.table[name])
 
     def vectors(self, name: str) -> Floats:
         """A column of points, (K, A), null as NaN. Raises InputError when the points have different numbers of axes."""
