@@ -27,18 +27,16 @@ class Preset:
     variants: Mapping[str, tuple[Term, ...]] = field(default_factory=dict)
     needs: str = ""
 
-    def description(self) -> str:
-        """The preset's facts as lines of text, for ``--list``."""
-        lines = [
-            self.name,
-            f"  formula       {self.formula}",
-            f"  compared      {self.compared}",
-            f"  bias          {self.bias}",
-            f"  group of one  {self.group_of_one}",
-            f"  source        {self.source}",
-        ]
-        if self.gamma is not None:
-            lines.insert(2, f"  gamma         {self.gamma:g} as published; another file's needs --gamma")
-        if self.needs:
-            lines.insert(2, f"  input         {self.needs}")
-        return "\n".join(lines)
+    def facts(self) -> dict[str, str]:
+        """What to know, by heading, in reading order."""
+        gamma = "" if self.gamma is None else f"{self.gamma:g} as published; a file made with another needs --gamma"
+        facts = {
+            "formula": self.formula,
+            "gamma": gamma,
+            "input": self.needs,
+            "compared": self.compared,
+            "bias": self.bias,
+            "group of one": self.group_of_one,
+            "source": self.source,
+        }
+        return {heading: text for heading, text in facts.items() if text}

@@ -1,5 +1,8 @@
 """All presets by name: the built-in table and those of installed packages (entry points ``dialrl.presets``)."""
 
+import textwrap
+from collections.abc import Mapping
+
 from dialrl.advantage.presets.base import Preset
 from dialrl.advantage.presets.dialogue_level import (
     DR_GRPO,
@@ -45,6 +48,19 @@ def preset(name: str) -> Preset:
     return known[name]
 
 
-def describe_presets() -> str:
-    """What ``dialrl advantage --list`` prints: formula, who is compared with whom, bias, a group of one, source."""
-    return "\n\n".join(entry.description() for entry in known_presets().values())
+def describe_presets() -> list[dict[str, str]]:
+    """What ``dialrl advantage --list`` prints, one entry a preset.
+
+    Beside name and ``description`` (all facts as wrapped text) each fact under its own key: formula, gamma, input,
+    compared, bias, group of one, source.
+    """
+    presets = known_presets().values()
+    return [{"name": p.name, "description": _as_text(p.facts()), **p.facts()} for p in presets]
+
+
+def _as_text(facts: Mapping[str, str]) -> str:
+    indent = " " * 16
+    lines = []
+    for heading, text in facts.items():
+        lines.append(textwrap.fill(text, 100, initial_indent=f"  {heading:<14}", subsequent_indent=indent))
+    return "\n".join(lines)
