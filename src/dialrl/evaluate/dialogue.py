@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from dialrl.environment.demo.planner import DemoReference
 from dialrl.environment.registry import open_environment
 from dialrl.errors import InputError
 from dialrl.evaluate.config import DialogueConfig
@@ -92,10 +93,7 @@ def _summary(
 
 def _shares(figures: dict[str, Any], source: TrajectoryFile, environments: set[str]) -> dict[str, Any]:
     """Share of optimum with its interval and the reference values, where they are known."""
-    record = source.lineage.record("rollout")
-    if len(environments) != 1 or record is None:
-        return {}
-    reference = reference_values(next(iter(environments)), str(record.options.get("split")))
+    reference = _reference(source, environments)
     if reference is None:
         return {}
     named = {name: getattr(reference, name) for name in ("silent", "myopic", "optimum", "clairvoyant")}
@@ -104,3 +102,29 @@ def _shares(figures: dict[str, Any], source: TrajectoryFile, environments: set[s
         "share_interval": share_interval(figures["intervals"]["score"], reference.share),
         "reference": {name: {"score": value, "share": reference.share(value)} for name, value in named.items()},
     }
+
+
+def _share_of(score: float, source: TrajectoryFile, environments: set[str]) -> dict[str, float]:
+    reference = _reference(source, environments)
+    return {} if reference is None else {"share": reference.share(score)}
+
+
+def _reference(source: TrajectoryFile, environments: set[str]) -> DemoReference | None:
+    record = source.lineage.record("rollout")
+    if len(environments) != 1 or record is None:
+        return None
+    return reference_values(next(iter(environments)), str(record.options.get("split")))
+
+
+def mean_scores(judged: Path, *, until: str) -> dict[str, Any]:
+    """Mean total reward, turns and share of the dialogues of one training file: no intervals, made every iteration."""
+    source = TrajectoryFile.open(judged, needs=NEEDS)
+    scores = DialogueScores(until)
+    for table in source.groups(numbered(source.names)):
+        scores.add(table)
+    if not scores.total_D:
+        return {"score": None, "mean_turns": None}
+    score = sum(scores.total_D) / len(scores.total_D)
+    environments = set(source.read(["environment"])["environment"].unique().to_pylist())
+    means = {"score": score, "mean_turns": sum(scores.turns_D) / len(scores.turns_D)}
+    return {**means, **_share_of(score, source, environments)}

@@ -1,0 +1,87 @@
+"""A pipeline: one section a stage, and ``train`` for the loop over them. The file behind ``dialrl train``."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pydantic import model_validator
+
+from dialrl.advantage.config import AdvantageConfig
+from dialrl.config import StageConfig, operational, read_yaml, semantic, validated
+from dialrl.evaluate.config import DialogueConfig
+from dialrl.judge.config import JudgeConfig
+from dialrl.returns.config import ReturnsConfig
+from dialrl.rollout.config import RolloutConfig
+from dialrl.update.config import UpdateConfig
+
+# What an evaluation takes over from the training rollouts unless its section says otherwise.
+_FROM_ROLLOUT = (
+    "environment", "environment_options", "max_turns", "max_reply_tokens", "context_limit_tokens", "history",
+    "engine", "device", "block_dialogues",
+)  # fmt: skip
+_FROM_JUDGE = ("judge", "judge_options", "stop")
+
+
+class TrainConfig(StageConfig):
+    """The loop: how long, how often to evaluate and save, what to keep."""
+
+    iterations: int = semantic(60, ge=1, help="Iterations: rollout, judge, returns, advantage, update.")
+    evaluate_every: int = semantic(10, ge=0, help="Iterations between evaluations on held-out scenarios; 0: none.")
+    save_every: int = operational(
+        5, ge=1, help="Iterations between saves of the trainer state (resume replays the rest)."
+    )
+    keep_last: int = operational(2, ge=1, help="Policies of the latest iterations that are kept.")
+    keep_every: int = operational(0, ge=0, help="Also keep the policy of every Nth iteration; 0: none.")
+
+
+class PipelineConfig(StageConfig):
+    """A complete run."""
+
+    policy: str = semantic("demo-policy", help="The policy to start from: a directory, or demo-policy.")
+    train: TrainConfig = semantic(TrainConfig(), help="The loop.")
+    rollout: RolloutConfig = semantic(RolloutConfig(), help="dialrl rollout.")
+    judge: JudgeConfig = semantic(JudgeConfig(), help="dialrl judge.")
+    returns: ReturnsConfig = semantic(ReturnsConfig(), help="dialrl returns.")
+    advantage: AdvantageConfig = semantic(AdvantageConfig(), help="dialrl advantage.")
+    update: UpdateConfig = semantic(UpdateConfig(), help="dialrl update.")
+    evaluate: DialogueConfig = semantic(DialogueConfig(), help="dialrl evaluate dialogue, on held-out scenarios.")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _evaluate_as_trained(cls, values: Any) -> Any:
+        if not isinstance(values, dict):
+            return values
+        filled = dict(values)
+        inherited = {**_taken(values, "rollout", _FROM_ROLLOUT), **_taken(values, "judge", _FROM_JUDGE)}
+        own = values.get("evaluate") or {}
+        if isinstance(own, Mapping):
+            filled["evaluate"] = {**inherited, **own}
+        return filled
+
+    def identity(self) -> dict[str, Any]:
+        """Everything the run's result depends on; the length of a run with a constant learning rate may grow."""
+        sections = {name: getattr(self, name) for name in type(self).model_fields if name != "policy"}
+        values: dict[str, Any] = {"policy": self.policy}
+        for section, config in sections.items():
+            values.update({f"{section}.{key}": value for key, value in config.semantic_values().items()})
+        if self.update.schedule == "constant" and not self.update.warmup_steps:
+            del values["train.iterations"]
+        return values
+
+
+def _taken(values: Mapping[str, Any], section: str, names: tuple[str, ...]) -> dict[str, Any]:
+    given = values.get(section)
+    return {name: given[name] for name in names if name in given} if isinstance(given, Mapping) else {}
+
+
+def read_pipeline(file: Path, changes: Mapping[str, Any] | None = None) -> PipelineConfig:
+    """The pipeline in a YAML file, with nested ``changes`` on top. Raises UsageError naming wrong keys."""
+    return validated(PipelineConfig, _merged(read_yaml(file), changes or {}), where=f"'{file}'")
+
+
+def _merged(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    result = dict(base)
+    for key, value in changes.items():
+        held = result.get(key)
+        result[key] = _merged(held, value) if isinstance(held, Mapping) and isinstance(value, Mapping) else value
+    return result

@@ -1,0 +1,201 @@
+"""``dialrl train``: the loop over the stages. Engine and trainer stay up; every stage's result is its file.
+
+Resume is the same loop: stages whose files are complete are passed by, the trainer starts from the latest saved state
+and replays the stored advantage files after it, so a killed run ends like the unbroken one. Not here: any stage.
+"""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from dialrl.advantage.stage import compute_advantages
+from dialrl.evaluate.dialogue import evaluate_policy, mean_scores
+from dialrl.judge.stage import judge_dialogues
+from dialrl.progress import SILENT, Progress
+from dialrl.returns.stage import compute_returns
+from dialrl.rollout.policy import deliver, find_policy, open_policy
+from dialrl.rollout.stage import Policy, roll_out
+from dialrl.summary import StageSummary
+from dialrl.train.config import PipelineConfig
+from dialrl.train.retention import keep_best, prune
+from dialrl.train.run_directory import IterationFolder, RunDirectory, read_json, write_json
+from dialrl.update.trainer import Trainer
+
+Watch = Callable[[dict[str, Any]], None]
+
+
+def train(
+    pipeline: PipelineConfig,
+    run: Path,
+    *,
+    overwrite: bool = False,
+    resume: bool = False,
+    progress: Progress = SILENT,
+    watch: Watch = lambda record: None,
+) -> StageSummary:
+    """Train ``pipeline`` in the run directory ``run``; ``watch`` gets the metrics of every finished iteration.
+
+    Raises UsageError for a used directory or, on ``resume``, another configuration, and whatever a stage raises.
+    """
+    directory = RunDirectory(run)
+    directory.prepare(pipeline, overwrite=overwrite, resume=resume)
+    return Training(pipeline, directory, progress, watch).run()
+
+
+@dataclass
+class Training:
+    """One call of ``train``."""
+
+    pipeline: PipelineConfig
+    directory: RunDirectory
+    progress: Progress
+    watch: Watch
+    _policy: Policy | None = field(default=None, init=False)
+    _policy_place: Path | None = field(default=None, init=False)
+
+    def run(self) -> StageSummary:
+        self._evaluate(self.directory.base, self.start)
+        first, source = self._restart()
+        trainer = Trainer.open(source, self.pipeline.update, total_steps=self.pipeline.train.iterations)
+        for number in range(self.pipeline.train.iterations):
+            if number >= first:
+                self._iterate(trainer, self.directory.iteration(number))
+            self.watch(self._seen(self.directory.iteration(number)))
+        return self._summary()
+
+    @property
+    def start(self) -> Path:
+        """The policy the run starts from."""
+        return find_policy(self.pipeline.policy)
+
+    def _restart(self) -> tuple[int, Path]:
+        """The first iteration to work on, and the policy whose trainer state it continues."""
+        done = [
+            folder for folder in self.directory.iterations() if folder.has_trainer_state and folder.metrics.is_file()
+        ]
+        done = [folder for folder in done if folder.number < self.pipeline.train.iterations]
+        return (done[-1].number + 1, done[-1].policy) if done else (0, self.start)
+
+    def _iterate(self, trainer: Trainer, folder: IterationFolder) -> None:
+        seconds: dict[str, float] = {}
+        summaries = self._make_files(folder, seconds)
+        update = _timed(seconds, "update", lambda: self._update(trainer, folder))
+        _timed(seconds, "evaluate", lambda: self._evaluate_when_due(folder))
+        if not folder.metrics.is_file():
+            write_json(folder.metrics, self._metrics(folder, summaries, update, seconds))
+        prune(self.directory, self.pipeline.train, folder.number)
+        self.directory.collect()
+
+    def _make_files(self, folder: IterationFolder, seconds: dict[str, float]) -> dict[str, StageSummary]:
+        pipeline, progress = self.pipeline, self.progress
+        rollout = pipeline.rollout.updated(iteration=folder.number)
+        return {
+            "rollout": _timed(seconds, "rollout", lambda: self._roll_out(folder, rollout)),
+            "judge": _timed(
+                seconds,
+                "judge",
+                lambda: judge_dialogues(
+                    folder.rollout, folder.judge, pipeline.judge, resume=True, slim=True, progress=progress
+                ),
+            ),
+            "returns": _timed(
+                seconds,
+                "returns",
+                lambda: compute_returns(folder.judge, folder.returns, pipeline.returns, resume=True, slim=True),
+            ),
+            "advantage": _timed(
+                seconds,
+                "advantage",
+                lambda: compute_advantages(
+                    folder.returns, folder.advantage, pipeline.advantage, resume=True, slim=True
+                ),
+            ),
+        }
+
+    def _roll_out(self, folder: IterationFolder, config: Any) -> StageSummary:
+        before = self.start if folder.number == 0 else self.directory.iteration(folder.number - 1).policy
+        return roll_out(self._policy_of(before), folder.rollout, config, resume=True, progress=self.progress)
+
+    def _policy_of(self, place: Path) -> Policy:
+        """The engine with the weights of ``place``; opened once, then given new weights."""
+        if self._policy is None:
+            self._policy = open_policy(place, engine=self.pipeline.rollout.engine, device=self.pipeline.rollout.device)
+        elif self._policy_place != place:
+            self._policy = deliver(self._policy, place)
+        self._policy_place = place
+        return self._policy
+
+    def _update(self, trainer: Trainer, folder: IterationFolder) -> dict[str, Any]:
+        metrics = trainer.step_file(folder.advantage, self.progress)
+        last = folder.number + 1 == self.pipeline.train.iterations
+        due = last or (folder.number + 1) % self.pipeline.train.save_every == 0
+        if folder.has_policy and (folder.has_trainer_state or not due):
+            trainer.adopt(folder.policy)
+        else:
+            trainer.save(folder.policy, overwrite=True, with_trainer_state=due)
+        return metrics.to_json()
+
+    def _evaluate_when_due(self, folder: IterationFolder) -> None:
+        every = self.pipeline.train.evaluate_every
+        last = folder.number + 1 == self.pipeline.train.iterations
+        if every and (last or (folder.number + 1) % every == 0):
+            self._evaluate(folder, folder.policy)
+            keep_best(self.directory, folder)
+
+    def _evaluate(self, folder: IterationFolder, policy: Path) -> None:
+        if folder.evaluation.is_file() or not self.pipeline.train.evaluate_every:
+            return
+        place = folder.path / "evaluation"
+        summary = evaluate_policy(
+            self._policy_of(policy), place, self.pipeline.evaluate, resume=True, progress=self.progress
+        )
+        write_json(folder.evaluation, {"iteration": folder.number, **summary.to_json()})
+
+    def _metrics(
+        self,
+        folder: IterationFolder,
+        summaries: dict[str, StageSummary],
+        update: dict[str, Any],
+        seconds: dict[str, float],
+    ) -> dict[str, Any]:
+        return {
+            "iteration": folder.number,
+            **mean_scores(folder.judge, until=self.pipeline.returns.until),
+            "update": update,
+            "counts": {name: dict(summary.counts) for name, summary in summaries.items()},
+            "warnings": [warning for summary in summaries.values() for warning in summary.warnings],
+            "seconds": {name: round(value, 3) for name, value in seconds.items()},
+        }
+
+    def _seen(self, folder: IterationFolder) -> dict[str, Any]:
+        record = read_json(folder.metrics)
+        record["evaluation"] = read_json(folder.evaluation) if folder.evaluation.is_file() else None
+        return record
+
+    def _summary(self) -> StageSummary:
+        folders = [f for f in (self.directory.base, *self.directory.iterations()) if f.evaluation.is_file()]
+        curve = [(f, read_json(f.evaluation)) for f in folders]
+        iterations = self.pipeline.train.iterations
+        figures: dict[str, Any] = {"run": str(self.directory.path)}
+        if curve:
+            best = max(curve, key=lambda entry: (entry[1]["score"], -entry[0].number))
+            measure = "share" if "share" in best[1] else "score"
+            figures.update(
+                measure=measure,
+                base=curve[0][1][measure],
+                final=curve[-1][1][measure],
+                best=best[1][measure],
+                best_iteration=best[0].number,
+                final_interval=curve[-1][1].get(f"{measure}_interval") or curve[-1][1]["intervals"]["score"],
+                reference=curve[-1][1].get("reference", {}),
+            )
+        return StageSummary("train", self.directory.path, {"iterations": iterations}, figures)
+
+
+def _timed(seconds: dict[str, float], name: str, work: Callable[[], Any]) -> Any:
+    began = time.monotonic()
+    result = work()
+    seconds[name] = time.monotonic() - began
+    return result

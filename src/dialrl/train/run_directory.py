@@ -1,0 +1,154 @@
+"""The folder of a run: one numbered folder an iteration, ``base`` for the start, ``best`` for the best policy.
+
+    runs/demo/pipeline.yaml                       the resolved configuration
+    runs/demo/0003/{rollout,judge,returns,advantage}.parquet, policy/, metrics.json, evaluation.json
+    runs/demo/metrics.jsonl, evaluations.jsonl    the same, one line an iteration
+    runs/demo/best/                               the policy with the best held-out score
+
+The Makefile chain uses the same layout. Not here: the loop.
+"""
+
+import json
+import shutil
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from dialrl.config import differing_keys
+from dialrl.errors import OutputExistsError, UsageError
+from dialrl.train.config import PipelineConfig
+from dialrl.trajectory.atomic import write_text
+
+
+@dataclass(frozen=True)
+class IterationFolder:
+    """The files of one iteration."""
+
+    path: Path
+    number: int
+
+    @property
+    def rollout(self) -> Path:
+        return self.path / "rollout.parquet"
+
+    @property
+    def judge(self) -> Path:
+        return self.path / "judge.parquet"
+
+    @property
+    def returns(self) -> Path:
+        return self.path / "returns.parquet"
+
+    @property
+    def advantage(self) -> Path:
+        return self.path / "advantage.parquet"
+
+    @property
+    def policy(self) -> Path:
+        return self.path / "policy"
+
+    @property
+    def metrics(self) -> Path:
+        return self.path / "metrics.json"
+
+    @property
+    def evaluation(self) -> Path:
+        return self.path / "evaluation.json"
+
+    @property
+    def has_policy(self) -> bool:
+        return (self.policy / "manifest.json").is_file()
+
+    @property
+    def has_trainer_state(self) -> bool:
+        """Whether training can continue from here."""
+        return self.has_policy and bool(read_json(self.policy / "manifest.json").get("trainer_state"))
+
+
+class RunDirectory:
+    """Opens, names and lists the folders of a run."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @property
+    def best(self) -> Path:
+        return self.path / "best"
+
+    @property
+    def base(self) -> IterationFolder:
+        """Where the evaluation of the starting policy lies."""
+        return IterationFolder(self.path / "base", -1)
+
+    def iteration(self, number: int) -> IterationFolder:
+        return IterationFolder(self.path / f"{number:04d}", number)
+
+    def iterations(self) -> Iterator[IterationFolder]:
+        """The iteration folders that exist, in order."""
+        for path in sorted(self.path.glob("[0-9][0-9][0-9][0-9]*")):
+            if path.is_dir() and path.name.isdigit():
+                yield IterationFolder(path, int(path.name))
+
+    def prepare(self, pipeline: PipelineConfig, *, overwrite: bool, resume: bool) -> None:
+        """Make the folder and store the configuration; refuse a used one, or one of another configuration."""
+        stored = self.path / "pipeline.yaml"
+        if stored.exists() and resume:
+            self._compare(read_pipeline_file(stored), pipeline)
+        elif self.path.exists() and any(self.path.iterdir()):
+            self._clear(stored, overwrite=overwrite)
+        text = yaml.safe_dump(pipeline.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
+        write_text(stored, text)
+
+    def _compare(self, before: PipelineConfig, now: PipelineConfig) -> None:
+        differences = differing_keys(before.identity(), now.identity())
+        if differences:
+            raise UsageError(
+                f"Cannot resume '{self.path}': its configuration differs: {'; '.join(differences)}."
+                " Give the configuration it was started with, or another run directory."
+            )
+
+    def _clear(self, stored: Path, *, overwrite: bool) -> None:
+        if not overwrite:
+            raise OutputExistsError(
+                f"'{self.path}' is not empty. Continue the run with --resume, replace it with --overwrite, or name"
+                " another directory."
+            )
+        if not stored.exists():
+            raise OutputExistsError(f"'{self.path}' is no run directory (no pipeline.yaml), so it is not replaced.")
+        shutil.rmtree(self.path)
+
+    def collect(self) -> None:
+        """Write ``metrics.jsonl`` and ``evaluations.jsonl`` anew from the iterations' own files."""
+        folders = list(self.iterations())
+        self._write_lines("metrics.jsonl", [f.metrics for f in folders])
+        self._write_lines("evaluations.jsonl", [f.evaluation for f in (self.base, *folders)])
+
+    def _write_lines(self, name: str, files: list[Path]) -> None:
+        lines = [json.dumps(read_json(file)) + "\n" for file in files if file.is_file()]
+        write_text(self.path / name, "".join(lines))
+
+
+def read_pipeline_file(file: Path) -> PipelineConfig:
+    """A stored, already resolved pipeline."""
+    return PipelineConfig.model_validate(yaml.safe_load(file.read_text(encoding="utf-8")))
+
+
+def read_json(file: Path) -> dict[str, Any]:
+    content: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+    return content
+
+
+def write_json(file: Path, content: Mapping[str, Any]) -> None:
+    write_text(file, json.dumps(content, indent=2, sort_keys=True, allow_nan=False) + "\n")
+
+
+def remove_directory(path: Path) -> None:
+    """Remove a directory so that no half of it is ever seen under its name."""
+    if path.exists():
+        doomed = path.with_name(f".{path.name}.removed.tmp")
+        shutil.rmtree(doomed, ignore_errors=True)
+        path.rename(doomed)
+        shutil.rmtree(doomed)
