@@ -64,7 +64,7 @@ def resolve_config(
     """
     values: dict[str, Any] = dict(read_yaml_section(file, section)) if file is not None else {}
     for assignment in assignments:
-        _assign(values, assignment)
+        assign(values, assignment)
     values.update({key: value for key, value in (flags or {}).items() if value is not None})
     return validated(model, values, where=f"{file}, section '{section}'" if file is not None else section)
 
@@ -112,7 +112,8 @@ def nearest(name: str, known: Iterable[str]) -> str:
     return f" Did you mean '{close[0]}'?" if close else ""
 
 
-def _assign(values: dict[str, Any], assignment: str) -> None:
+def assign(values: dict[str, Any], assignment: str) -> None:
+    """Put ``key=value`` (``a.b=value`` for a nested one) into ``values``; the value is read as YAML."""
     key, separator, text = assignment.partition("=")
     if not separator or not key.strip():
         raise UsageError(f"--set got '{assignment}'; expected key=value, for example --set gamma=0.9.")

@@ -34,6 +34,7 @@ class Call:
     overwrite: bool
     resume: bool
     as_json: bool
+    quiet: bool
     progress: Progress
     extras: Mapping[str, Any] = field(default_factory=dict)
 
@@ -52,9 +53,10 @@ View = Callable[[StageSummary], None]
 def option(
     name: str, kind: Any, help: str, *, default: Any = None, flags: Sequence[str] = (), panel: str | None = None
 ) -> inspect.Parameter:
-    """A further option of one command, passed on in ``Call.extras``."""
+    """A further option of one command, passed on in ``Call.extras``; ``default=...`` makes it required."""
     annotation = Annotated[kind, typer.Option(*flags, help=help, show_default=False, rich_help_panel=panel)]
-    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+    given = inspect.Parameter.empty if default is ... else default
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=given, annotation=annotation)
 
 
 def switch(name: str, help: str, *, panel: str | None = None) -> inspect.Parameter:
@@ -96,7 +98,7 @@ def add_command(
 
     def handler(**values: Any) -> None:
         resolved = None if config is None else _resolve(config, section or name, values)
-        if values.pop("dry_run", False):
+        if config is not None and values["dry_run"]:
             typer.echo(_as_yaml({} if resolved is None else resolved.model_dump(mode="json"), values["as_json"]))
             return
         with _progress(quiet=values["quiet"]) as progress:
@@ -107,6 +109,7 @@ def add_command(
                 overwrite=bool(values.get("overwrite")),
                 resume=bool(values.get("resume")),
                 as_json=values["as_json"],
+                quiet=values["quiet"],
                 progress=progress,
                 extras={key: values[key] for key in extra_names},
             )

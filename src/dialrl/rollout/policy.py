@@ -4,19 +4,17 @@ import json
 from pathlib import Path
 from typing import Any
 
-from dialrl.engine.base import Engine
-from dialrl.engine.registry import open_engine
-from dialrl.errors import MissingInputError
+from dialrl.engine import EngineOptions, open_engine
+from dialrl.model.find import find_policy
 from dialrl.model.loading import load_tokenizer, model_directory
 from dialrl.model.template import ChatTemplate
-from dialrl.resources import resource
 from dialrl.rollout.stage import Policy
 
 
 def open_policy(policy: str | Path, *, engine: str = "hf", device: str = "cpu") -> Policy:
     """The policy in a directory (``find_policy``), on an engine of that name."""
     place = find_policy(policy)
-    opened: Engine = open_engine(engine, place, device=device)
+    opened = open_engine(engine, place, EngineOptions(device=device))
     template = ChatTemplate(load_tokenizer(place))
     return Policy(opened, template, opened.policy_digest, updates_seen(place))
 
@@ -25,20 +23,6 @@ def deliver(policy: Policy, place: Path) -> Policy:
     """The same engine with the weights of another policy directory of the same run."""
     policy.engine.load_weights(place)
     return Policy(policy.engine, policy.template, policy.engine.policy_digest, updates_seen(place))
-
-
-def find_policy(policy: str | Path) -> Path:
-    """A policy directory, a transformers directory, or the name of one that ships with the package (demo-policy)."""
-    place = Path(policy)
-    if place.exists():
-        return place
-    try:
-        return resource(str(policy))
-    except MissingInputError:
-        raise MissingInputError(
-            f"The policy '{policy}' is no directory. Give a policy directory (with manifest.json), a transformers"
-            " directory, or demo-policy."
-        ) from None
 
 
 def updates_seen(place: Path) -> int:

@@ -13,9 +13,10 @@ from typing import Any
 from dialrl.advantage.stage import compute_advantages
 from dialrl.evaluate.dialogue import evaluate_policy, mean_scores
 from dialrl.judge.stage import judge_dialogues
+from dialrl.model.find import find_policy
 from dialrl.progress import SILENT, Progress
 from dialrl.returns.stage import compute_returns
-from dialrl.rollout.policy import deliver, find_policy, open_policy
+from dialrl.rollout.policy import deliver, open_policy
 from dialrl.rollout.stage import Policy, roll_out
 from dialrl.summary import StageSummary
 from dialrl.train.config import PipelineConfig
@@ -135,7 +136,8 @@ class Training:
             trainer.adopt(folder.policy)
         else:
             trainer.save(folder.policy, overwrite=True, with_trainer_state=due)
-        return metrics.to_json()
+        sentence = () if metrics.no_signal is None else (metrics.no_signal,)
+        return {**metrics.figures(), "counts": dict(metrics.counts), "warnings": [*sentence, *metrics.warnings]}
 
     def _evaluate_when_due(self, folder: IterationFolder) -> None:
         every = self.pipeline.train.evaluate_every

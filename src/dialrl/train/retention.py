@@ -1,5 +1,4 @@
-"""Which policies of a run are kept: the latest, every Nth, the best, and what a resume needs. Trajectories all stay.
-"""
+"""Which policies of a run are kept: the latest, every Nth, the best, what a resume needs. Trajectories all stay."""
 
 import shutil
 from pathlib import Path

@@ -161,9 +161,25 @@ class Trainer:
             write_metrics([row for metrics in self._metrics for row in metrics.rows], directory)
             manifest = self._manifest(policy_digest(directory / "model"), with_trainer_state)
             manifest.write(directory)
-        self.source, self.digest, self._saved_at = output / "model", manifest.digest, self.learner.steps
-        self._inputs, self._metrics = [], []
+        self._saved_as(output, manifest)
         return manifest
+
+    def adopt(self, policy: Path) -> None:
+        """Take ``policy``, written earlier from these very weights, as the save of this state (a resumed run's replay).
+
+        Raises InputError when its manifest names another number of updates than this trainer has made.
+        """
+        manifest = read_manifest(policy)
+        if manifest is None or manifest.step != self.step:
+            raise InputError(
+                f"'{policy}' is {'no policy' if manifest is None else f'the policy of update {manifest.step}'}; expected"
+                f" the one of update {self.step}. Remove it and resume again."
+            )
+        self._saved_as(policy, manifest)
+
+    def _saved_as(self, policy: Path, manifest: Manifest) -> None:
+        self.source, self.digest, self._saved_at = policy / "model", manifest.digest, self.learner.steps
+        self._inputs, self._metrics = [], []
 
     def _save_model(self, directory: Path) -> None:
         if self.learner.steps == self._saved_at:

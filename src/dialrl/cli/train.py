@@ -1,0 +1,77 @@
+"""``dialrl train``: the loop, with a live table of its iterations."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from dialrl.cli.app import Entry
+from dialrl.cli.command import Call, add_command, option, switch
+from dialrl.summary import StageSummary
+
+
+def register(app: typer.Typer, name: str, entry: Entry) -> None:
+    add_command(
+        app,
+        name,
+        run,
+        help="Train a policy as a pipeline YAML says: rollout, judge, returns, advantage, update, again and again.",
+        inputs="Pipeline YAML.",
+        output="required",
+        resumable=True,
+        extras=(
+            option("set", list[str] | None, "section.key=value, such as train.iterations=10; repeatable."),
+            switch("dry_run", "Print the resolved pipeline and stop."),
+        ),
+        view=_view,
+        panel=entry.panel,
+    )
+
+
+def run(call: Call) -> StageSummary | None:
+    from dialrl.cli.train_view import IterationTable
+    from dialrl.errors import UsageError
+    from dialrl.train.config import read_pipeline
+
+    if len(call.inputs) != 1:
+        raise UsageError(f"dialrl train takes one pipeline YAML; got {len(call.inputs)}.")
+    pipeline = read_pipeline(_pipeline_file(call.inputs[0]), _changes(call.extras["set"] or ()))
+    if call.extras["dry_run"]:
+        import yaml
+
+        typer.echo(yaml.safe_dump(pipeline.model_dump(mode="json"), sort_keys=False, allow_unicode=True).rstrip())
+        return None
+    from dialrl.train.loop import train
+
+    with IterationTable(pipeline.train.iterations, quiet=call.quiet) as table:
+        return train(
+            pipeline,
+            call.target,
+            overwrite=call.overwrite,
+            resume=call.resume,
+            progress=table.progress,
+            watch=table.add,
+        )
+
+
+def _pipeline_file(given: Path) -> Path:
+    """The file as given, or the shipped pipeline of that name (``demo.yaml``)."""
+    from dialrl.resources import resource
+
+    return given if given.exists() or given.parent != Path() else resource(given.name, kind="pipelines")
+
+
+def _changes(assignments: Sequence[str]) -> dict[str, Any]:
+    from dialrl.config import assign
+
+    changes: dict[str, Any] = {}
+    for assignment in assignments:
+        assign(changes, assignment)
+    return changes
+
+
+def _view(summary: StageSummary) -> None:
+    from dialrl.cli.train_view import show_run
+
+    show_run(summary)
