@@ -4,6 +4,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+
 from dialrl.advantage.config import AdvantageConfig
 from dialrl.advantage.stage import compute_advantages
 from dialrl.returns.config import ReturnsConfig
@@ -24,7 +26,7 @@ GOLDEN: Groups = {
 }
 
 
-def rows_of(groups: Groups, **outcomes: Any) -> list[dict[str, Any]]:
+def rows_of(groups: Groups) -> list[dict[str, Any]]:
     """One row a turn with ``reward_given``; groups, dialogues and turns in order."""
     return [
         {"group_id": group, "sample": sample, "turn": turn, "dialogue_id": f"{group}/{sample}", "reward_given": reward}
@@ -87,3 +89,8 @@ def flat(nested: Any) -> list[Any]:
     if isinstance(nested, (list, tuple)):
         return [value for part in nested for value in flat(part)]
     return [nested]
+
+
+def rows_to_columns(table: pa.Table) -> dict[str, list[Any]]:
+    """Every column as a Python list."""
+    return {name: table[name].to_pylist() for name in table.column_names}

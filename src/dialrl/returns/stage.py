@@ -1,31 +1,15 @@
-"""``dialrl returns``: reads judged turns, adds rewards and returns. Files in, files out; the arithmetic is elsewhere.
+"""``dialrl returns``: reads judged turns, adds rewards and returns. Files in, files out; arithmetic is elsewhere."""
 
-Two things need more than a group: the mean of the whole file, for a group that knows no reward at all. It is computed
-by a pass of its own, and only when a group asks for it.
-"""
-
-from collections.abc import Iterator, Mapping, Sequence
-from functools import cached_property
+from collections.abc import Sequence
 from pathlib import Path
 
-import numpy as np
-import pyarrow as pa
-
-from dialrl.errors import InputError
 from dialrl.progress import SILENT, Progress
-from dialrl.ragged import Floats
-from dialrl.returns.batch import TurnBatch
-from dialrl.returns.channels import Channel, ChannelValues, chosen_channels
-from dialrl.returns.compute import Returns, Rewards, filled_returns, weighted_rewards
+from dialrl.returns.channels import chosen_channels
 from dialrl.returns.config import ReturnsConfig
-from dialrl.returns.tally import Tally
+from dialrl.returns.work import STAGE, ReturnsWork
 from dialrl.summary import StageSummary
-from dialrl.trajectory.layout import Layout
-from dialrl.trajectory.lineage import StageRecord
 from dialrl.trajectory.reader import TrajectoryFile
 from dialrl.trajectory.transform import finished_before, transform
-
-STAGE = "returns"
 
 
 def compute_returns(
@@ -49,7 +33,7 @@ def compute_returns(
     source = TrajectoryFile.open(inputs, needs=[name for channel in channels for name in channel.needs])
     if resume and finished_before(output, stage=STAGE, config=config, source=source):
         return _already_done(output)
-    work = _Work(source, channels, config)
+    work = ReturnsWork(source.names, channels, config, lambda names: source.groups(names, config.batch_rows))
     transform(
         source,
         output,
@@ -57,112 +41,13 @@ def compute_returns(
         adds=work.adds,
         reads=work.reads,
         compute=work.columns,
-        record=work.record,
+        record=lambda: work.record(source.input_files),
         slim=slim,
         overwrite=overwrite,
         batch_rows=config.batch_rows,
         progress=progress,
     )
     return StageSummary(STAGE, output, work.tally.counts(), work.tally.figures(config), work.tally.warnings())
-
-
-class _Work:
-    """The stage over one input: what it reads and adds, and the columns of each table of whole groups."""
-
-    def __init__(self, source: TrajectoryFile, channels: Sequence[Channel], config: ReturnsConfig) -> None:
-        self.source = source
-        self.channels = channels
-        self.config = config
-        self.tally = Tally([channel.name for channel in channels])
-
-    @property
-    def adds(self) -> list[str]:
-        own = [channel.name for channel in self.channels]
-        values = [f"reward_{name}" for name in own if name != "given"]  # reward_given is the input's own column
-        return [*values, *(f"reward_{name}_status" for name in own), "reward", "reward_filled", "return"]
-
-    @property
-    def reads(self) -> list[str]:
-        wanted = [name for channel in self.channels for name in (*channel.needs, *channel.may_use)]
-        common = ["stop_turn", "truncated"]
-        return [name for name in dict.fromkeys([*wanted, *common]) if name in self.source.names]
-
-    def columns(self, table: pa.Table) -> Mapping[str, pa.Array]:
-        """The columns of this stage for one table of whole groups."""
-        batch, values, rewards = self._rewards(table)
-        returns = filled_returns(rewards, batch.layout, self.config.gamma, self.config.missing, lambda: self._file_mean)
-        self.tally.add(batch, values, rewards, returns)
-        return _as_columns(values, rewards, returns)
-
-    def record(self) -> StageRecord:
-        """The lineage record: options, inputs, counts, and the channels that belong to the dialogue."""
-        return StageRecord(
-            STAGE,
-            options=self.config.semantic_values(),
-            inputs=self.source.input_files,
-            counts=self.tally.counts(),
-            details={
-                "weights": self.config.weights,
-                "per_dialogue": [channel.name for channel in self.channels if channel.per_dialogue],
-            },
-        )
-
-    def _rewards(self, table: pa.Table) -> tuple[TurnBatch, dict[str, ChannelValues], Rewards]:
-        batch = TurnBatch(table, Layout.of(table), until_end=self.config.until == "end")
-        values = {channel.name: _finite(channel, batch, self.config) for channel in self.channels}
-        rewards = weighted_rewards(
-            values, self.config.weights, batch.layout, batch.counted, self.config.missing, self.config.max_missing
-        )
-        return batch, values, rewards
-
-    @cached_property
-    def _file_mean(self) -> float:
-        """Mean of all known rewards of dialogues that are not dropped; NaN when there is none."""
-        total, number = 0.0, 0
-        for table in self._tables():
-            rewards = self._rewards(table)[2]
-            total += float(rewards.reward_K[rewards.known_K].sum())
-            number += int(rewards.known_K.sum())
-        return total / number if number else float("nan")
-
-    def _tables(self) -> Iterator[pa.Table]:
-        return self.source.groups(["group_id", "sample", "turn", *self.reads], self.config.batch_rows)
-
-
-def _finite(channel: Channel, batch: TurnBatch, config: ReturnsConfig) -> ChannelValues:
-    values = channel.values(batch, config)
-    infinite_K = np.isinf(values.value_K)
-    if infinite_K.any():
-        row = int(np.flatnonzero(infinite_K)[0])
-        raise InputError(
-            f"Channel '{channel.name}' is {values.value_K[row]} in {batch.name(row)}; expected a finite number or null."
-            f" Check the column{'s' if len(channel.needs) > 1 else ''} {', '.join(channel.needs)} there."
-        )
-    return values
-
-
-def _as_columns(values: Mapping[str, ChannelValues], rewards: Rewards, returns: Returns) -> dict[str, pa.Array]:
-    columns = {f"reward_{name}": _numbers(channel.value_K) for name, channel in values.items()}
-    columns |= {f"reward_{name}_status": _statuses(channel) for name, channel in values.items()}
-    return columns | {
-        "reward": _numbers(rewards.reward_K),
-        "reward_filled": _numbers(returns.filled_K),
-        "return": _numbers(returns.return_K),
-    }
-
-
-def _numbers(value_K: Floats) -> pa.Array:
-    """float64, NaN as null."""
-    return pa.array(value_K, from_pandas=True)
-
-
-def _statuses(channel: ChannelValues) -> pa.Array:
-    """known, not_applicable or missing, one a turn."""
-    code_K = np.zeros(len(channel.value_K), dtype=np.int8)
-    if channel.applicable_K is not None:
-        code_K[~channel.applicable_K] = 1
-    code_K[channel.missing_K] = 2
-    return pa.DictionaryArray.from_arrays(pa.array(code_K), ["known", "not_applicable", "missing"]).cast(pa.string())
 
 
 def _already_done(output: Path) -> StageSummary:
