@@ -108,6 +108,8 @@ def refuse_output(output: Path, *, overwrite: bool) -> None:
 
 def _publish(temporary: Path, output: Path) -> None:
     for path in sorted(temporary.rglob("*"), reverse=True):
+        if path.is_file():  # weights are written readable by the owner alone; take the usual mode instead
+            shutil.copymode(temporary / MANIFEST, path)
         sync(path)
     sync(temporary)
     replaced = output.with_name(f".{output.name}.replaced.tmp")

@@ -1,0 +1,107 @@
+"""Log-probs at trained places equal those of a plain forward pass, in any layout and any chunking."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from tests.update.worlds import VOCABULARY, tiny_model
+
+from dialrl.errors import UsageError
+from dialrl.model.logprobs import (
+    HeadSettings,
+    check_head,
+    default_chunk_tokens,
+    entropy_of,
+    head_logprobs,
+    token_logprobs,
+)
+from dialrl.model.packing import TokenSequence, pad_sequences
+
+SEQUENCES = [
+    TokenSequence(np.array([1, 2, 3, 4, 5, 6, 7, 8]), np.array([2, 3, 6, 7])),
+    TokenSequence(np.array([5, 9, 9]), np.array([1, 2])),
+    TokenSequence(np.array([3, 1, 4, 1, 5]), np.array([4])),
+]
+
+
+def plain(model: Any, temperature: float = 1.0) -> torch.Tensor:
+    """Log-probs of all trained tokens, one unpadded sequence at a time through the model's own forward."""
+    parts = []
+    for sequence in SEQUENCES:
+        table = (model(torch.from_numpy(sequence.ids_T)[None]).logits[0] / temperature).log_softmax(-1)
+        parts += [table[place - 1, sequence.ids_T[place]] for place in sequence.trained_places]
+    return torch.stack(parts)
+
+
+@pytest.mark.parametrize("kind", ["qwen3", "llama"])
+@pytest.mark.parametrize("chunk", [1, 3, None])
+def test_padded_and_chunked_log_probs_equal_a_plain_forward(kind: str, chunk: int | None) -> None:
+    model = tiny_model(kind, dtype=torch.float64)
+    result = token_logprobs(model, pad_sequences(SEQUENCES), HeadSettings(chunk_tokens=chunk))
+    torch.testing.assert_close(result.logprobs_T, plain(model), rtol=0, atol=1e-13)
+
+
+def test_logits_are_divided_by_the_temperature() -> None:
+    model = tiny_model(dtype=torch.float64)
+    result = token_logprobs(model, pad_sequences(SEQUENCES), HeadSettings(temperature=0.7))
+    torch.testing.assert_close(result.logprobs_T, plain(model, 0.7), rtol=0, atol=1e-13)
+
+
+def test_gradients_do_not_depend_on_chunks() -> None:
+    gradients = []
+    for chunk in (None, 1, 2):
+        model = tiny_model(dtype=torch.float64)
+        settings = HeadSettings(chunk_tokens=chunk, entropy_gradient=True)
+        result = token_logprobs(model, pad_sequences(SEQUENCES), settings)
+        (result.logprobs_T.sum() + result.entropy_T.sum()).backward()
+        gradients.append(torch.cat([p.grad.flatten() for p in model.parameters()]))
+    for other in gradients[1:]:
+        assert (other - gradients[0]).norm() <= 1e-10 * gradients[0].norm()
+
+
+def test_the_head_sees_trained_places_only_and_never_more_than_a_chunk() -> None:
+    model = tiny_model()
+    seen: list[int] = []
+    model.get_output_embeddings().register_forward_pre_hook(lambda _, given: seen.append(given[0].shape[0]))
+    token_logprobs(model, pad_sequences(SEQUENCES), HeadSettings(chunk_tokens=3))
+    assert seen == [3, 3, 1]
+
+
+def test_entropy_of_a_known_distribution() -> None:
+    uniform = torch.full((1, 4), 0.25).log()
+    certain = torch.tensor([[0.0, -torch.inf]])
+    assert entropy_of(uniform).item() == pytest.approx(np.log(4))
+    assert entropy_of(certain).item() == 0.0
+
+
+def test_entropy_is_measured_without_gradient_unless_it_is_in_the_loss() -> None:
+    head = torch.nn.Linear(4, VOCABULARY, bias=False)
+    hidden, targets = torch.randn(3, 4), torch.tensor([0, 1, 2])
+    assert not head_logprobs(head, hidden, targets, HeadSettings()).entropy_T.requires_grad
+    assert head_logprobs(head, hidden, targets, HeadSettings(entropy_gradient=True)).entropy_T.requires_grad
+
+
+def test_half_precision_logits_are_normalised_in_float32() -> None:
+    head = torch.nn.Linear(4, VOCABULARY, bias=False).bfloat16()
+    result = head_logprobs(head, torch.randn(3, 4).bfloat16(), torch.tensor([0, 1, 2]), HeadSettings())
+    assert result.logprobs_T.dtype == torch.float32
+
+
+def test_a_chunk_of_a_large_vocabulary_stays_within_256_megabytes() -> None:
+    assert default_chunk_tokens(248_320) == 270  # field case 20: 11,600 tokens at once would take 11.5 GB
+
+
+def test_a_model_that_changes_its_logits_after_the_head_is_refused() -> None:
+    model = tiny_model()
+    check_head(model)
+    own = model.forward
+
+    def capped(*args: Any, **kwargs: Any) -> Any:
+        output = own(*args, **kwargs)
+        output.logits = torch.tanh(output.logits / 0.5) * 0.5
+        return output
+
+    model.forward = capped
+    with pytest.raises(UsageError, match="changes its logits after the head"):
+        check_head(model)
