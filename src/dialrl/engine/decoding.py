@@ -125,7 +125,7 @@ class BlockDecoder:
         holes = places[:unfinished][ended[:unfinished]]
         movers = places[unfinished:][~ended[unfinished:]]
         targets, sources = np.concatenate([holes, movers]), np.concatenate([movers, holes])
-        self._cache.move(targets, sources)
+        self._cache.move(list(zip(targets.tolist(), sources.tolist(), strict=True)))
         places[targets] = sources
         return places
 

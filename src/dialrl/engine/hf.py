@@ -6,7 +6,6 @@ depend on the calls made, never on timing. Not here: templates, text, and which 
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ import torch
 from dialrl.engine.base import EngineCapabilities, Generation, GenerationRequest, SamplingSettings
 from dialrl.engine.decoding import BlockDecoder, Drawn
 from dialrl.engine.row_cache import RowCache
+from dialrl.engine.row_plan import Row, plan_rows
 from dialrl.engine.sampling import check_settings, uniforms
 from dialrl.errors import InputError, NumericalError, RunError
 from dialrl.model.digest import policy_digest
@@ -23,14 +23,6 @@ from dialrl.model.loading import LoadingSettings, load_policy, model_directory
 from dialrl.model.stopping import stop_ids as stop_ids_of
 from dialrl.model.template import ChatTemplate
 from dialrl.model.weights import copy_weights
-
-
-@dataclass(frozen=True)
-class _Row:
-    """A row of the cache: the dialogue it belongs to, and the ids whose keys and values it holds."""
-
-    dialogue: str
-    ids: list[int]
 
 
 class HfEngine:
@@ -52,7 +44,9 @@ class HfEngine:
             deterministic=model.device.type == "cpu",
             context_limit_tokens=getattr(model.config.get_text_config(), "max_position_embeddings", None),
         )
-        self._drop_cache()
+        self._cache = RowCache()
+        self._rows: list[Row] = []
+        self._decoder = BlockDecoder(model, self._cache, self.stop_ids)
 
     @classmethod
     def open(cls, policy: str | Path, settings: LoadingSettings | None = None) -> "HfEngine":
@@ -68,6 +62,8 @@ class HfEngine:
         A request whose context leaves no room for a token gives an empty reply with ``finish_reason`` "length".
         """
         check_settings(sampling)
+        if self.model is None:
+            raise RunError("The engine 'hf' was closed and asked for a reply. Open another one.")
         limits = [self._reply_limit(request, sampling) for request in requests]
         asked = [index for index, limit in enumerate(limits) if limit > 0]
         replies = [Generation([], [], "length", len(request.prompt_ids), 0) for request in requests]
@@ -91,17 +87,15 @@ class HfEngine:
 
     def close(self) -> None:
         """Free the model and the cache; the engine cannot be used afterwards."""
-        self._drop_cache()
         self.model = None
+        self._cache, self._rows = RowCache(), []
+        del self._decoder
 
     def _drop_cache(self) -> None:
-        self._cache = RowCache()
-        self._rows: list[_Row] = []
+        self._cache, self._rows = RowCache(), []
         self._decoder = BlockDecoder(self.model, self._cache, self.stop_ids)
 
     def _reply_limit(self, request: GenerationRequest, sampling: SamplingSettings) -> int:
-        if self.model is None:
-            raise RunError("The engine 'hf' was closed and asked for a reply. Open another one.")
         prompt_ids = request.prompt_ids
         if not prompt_ids or min(prompt_ids) < 0 or max(prompt_ids) >= self._vocabulary:
             raise InputError(
@@ -110,7 +104,8 @@ class HfEngine:
                 + f"; expected at least one, all from 0 to {self._vocabulary - 1} (the model's vocabulary)."
                 " Check that tokenizer and model belong together."
             )
-        most = request.max_reply_tokens or sampling.max_reply_tokens
+        own = request.max_reply_tokens
+        most = sampling.max_reply_tokens if own is None else own
         limits = (sampling.context_limit_tokens, self.capabilities.context_limit_tokens)
         return min([most, *(limit - len(prompt_ids) for limit in limits if limit is not None)])
 
@@ -118,66 +113,27 @@ class HfEngine:
         self, requests: Sequence[GenerationRequest], limits: Sequence[int], sampling: SamplingSettings
     ) -> list[Generation]:
         """Replies for requests of which each has room for a token."""
-        kept = self._kept_rows(requests)
-        if not kept:  # a new block starts from nothing, so that no earlier block can move a bit of it
+        plan = plan_rows(self._rows, requests)
+        if plan.reuses_rows:
+            self._cache.move(plan.moves)
+        else:  # a new block starts from nothing, so that no earlier block can move a bit of it
             self._drop_cache()
-        places = self._places(requests, kept)
-        self._take_places(places, kept)
-        starts = [len(self._rows[kept[index]].ids) if index in kept else 0 for index in places]
-        ordered = [requests[index] for index in places]
-        new_ids = [request.prompt_ids[start:] for request, start in zip(ordered, starts, strict=True)]
-        limits_R = np.asarray([limits[index] for index in places])
+        ordered = [requests[index] for index in plan.requests]
+        limits_R = np.asarray([limits[index] for index in plan.requests])
+        logits_RV = self._decoder.prefill(
+            [request.prompt_ids[start:] for request, start in zip(ordered, plan.starts, strict=True)], plan.starts
+        )
         drawn = self._decoder.decode(
-            self._decoder.prefill(new_ids, starts),
+            logits_RV,
             np.asarray([len(request.prompt_ids) for request in ordered]),
             uniforms([request.seed for request in ordered], int(limits_R.max())),
             limits_R,
             sampling,
         )
-        replies = [
-            _generation(request, drawn, row, cached)
-            for row, (request, cached) in enumerate(zip(ordered, starts, strict=True))
-        ]
+        replies = [_generation(request, drawn, row, plan.starts[row]) for row, request in enumerate(ordered)]
         self._rows = [_row_after(ordered[row], replies[row]) for row in drawn.order]
-        by_index = dict(zip(places, replies, strict=True))
+        by_index = dict(zip(plan.requests, replies, strict=True))
         return [by_index[index] for index in range(len(requests))]
-
-    def _kept_rows(self, requests: Sequence[GenerationRequest]) -> dict[int, int]:
-        """Row by request, where the row's ids are a real prefix of the prompt; one row serves one request."""
-        row_of = {row.dialogue: number for number, row in enumerate(self._rows) if row.dialogue}
-        kept = {}
-        for index, request in enumerate(requests):
-            row = row_of.get(request.dialogue)
-            if row is not None and _is_prefix(self._rows[row].ids, request.prompt_ids):
-                kept[index] = row
-                del row_of[request.dialogue]
-        return kept
-
-    def _places(self, requests: Sequence[GenerationRequest], kept: dict[int, int]) -> list[int]:
-        """Request by place: rows stay where they are, free places are filled in order.
-
-        Where widths differ much, the widest come first, so that groups of the prefill have little padding.
-        """
-        placed = {row: index for index, row in kept.items() if row < len(requests)}
-        moving = sorted((index for index, row in kept.items() if row >= len(requests)), key=lambda index: kept[index])
-        fresh = [index for index in range(len(requests)) if index not in kept]
-        others = iter(moving + fresh)
-        places = [placed[place] if place in placed else next(others) for place in range(len(requests))]
-        widths = [
-            len(request.prompt_ids) - (len(self._rows[kept[index]].ids) if index in kept else 0)
-            for index, request in enumerate(requests)
-        ]
-        uneven = max(widths) * len(widths) > 2 * sum(widths)
-        return sorted(places, key=lambda index: -widths[index]) if uneven else places
-
-    def _take_places(self, places: Sequence[int], kept: dict[int, int]) -> None:
-        moves = [(place, kept[index]) for place, index in enumerate(places) if kept.get(index, place) != place]
-        targets, sources = np.asarray(moves, dtype=np.int64).reshape(-1, 2).T
-        self._cache.move(np.ascontiguousarray(targets), np.ascontiguousarray(sources))
-
-
-def _is_prefix(ids: Sequence[int], prompt_ids: Sequence[int]) -> bool:
-    return len(ids) < len(prompt_ids) and list(prompt_ids[: len(ids)]) == list(ids)
 
 
 def _generation(request: GenerationRequest, drawn: Drawn, row: int, cached_tokens: int) -> Generation:
@@ -198,6 +154,6 @@ def _generation(request: GenerationRequest, drawn: Drawn, row: int, cached_token
     )
 
 
-def _row_after(request: GenerationRequest, reply: Generation) -> _Row:
+def _row_after(request: GenerationRequest, reply: Generation) -> Row:
     """The last token of a reply was drawn and never computed: the next turn begins with it."""
-    return _Row(request.dialogue, [*request.prompt_ids, *reply.reply_ids[:-1]])
+    return Row(request.dialogue, [*request.prompt_ids, *reply.reply_ids[:-1]])

@@ -5,9 +5,9 @@ token at position p in column p + 1, whatever the other rows hold; column 0 take
 that have ended) and is never attended to by a real token. Not here: whose row it is (``dialrl.engine.hf``).
 """
 
+from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 import torch
 from transformers import Cache
 
@@ -46,14 +46,14 @@ class RowCache(Cache):  # type: ignore[misc]  # transformers is untyped here
         rows = torch.arange(first_row, first_row + len(columns_RT), device=columns_RT.device)
         self._rows_R1 = rows.unsqueeze(-1)
 
-    def move(self, targets: np.ndarray, sources: np.ndarray) -> None:
-        """Row ``targets[i]`` becomes a copy of what row ``sources[i]`` held before the call."""
-        if len(targets) == 0:
+    def move(self, moves: Sequence[tuple[int, int]]) -> None:
+        """For each (target, source), row ``target`` becomes a copy of what row ``source`` held before the call."""
+        if not moves:
             return
+        targets, sources = torch.tensor(moves, device=self._buffers[0][0].device).T
         for pair in self._buffers:
             for buffer in pair:
-                taken = buffer[torch.from_numpy(sources).to(buffer.device)]
-                buffer[torch.from_numpy(targets).to(buffer.device)] = taken
+                buffer[targets] = buffer[sources]
 
     def update(
         self, key_states: torch.Tensor, value_states: torch.Tensor, layer_idx: int, *_: Any, **__: Any
