@@ -41,24 +41,24 @@ class Behaviour:
 
 WEAK = Behaviour(
     before={
-        Act.GENERIC: 0.20,
-        Act.ADVISE: 0.20,
-        Act.VALIDATE: 0.14,
-        Act.PARAPHRASE: 0.14,
+        Act.VALIDATE: 0.20,
+        Act.PARAPHRASE: 0.20,
         Act.AFFIRM: 0.12,
-        Act.ASK: 0.17,
-        Act.SILENT: 0.03,
+        Act.ADVISE: 0.06,
+        Act.ASK: 0.24,
+        Act.GENERIC: 0.08,
+        Act.SILENT: 0.10,
     },
     after={
-        Act.GENERIC: 0.15,
-        Act.ADVISE: 0.14,
         Act.VALIDATE: 0.12,
-        Act.PARAPHRASE: 0.10,
-        Act.AFFIRM: 0.08,
+        Act.PARAPHRASE: 0.12,
+        Act.AFFIRM: 0.06,
+        Act.ADVISE: 0.10,
         Act.ASK: 0.10,
-        Act.SILENT: 0.03,
-        Act.RESONATE: 0.16,
-        Act.EMPOWER: 0.12,
+        Act.GENERIC: 0.08,
+        Act.SILENT: 0.07,
+        Act.RESONATE: 0.20,
+        Act.EMPOWER: 0.15,
     },
 )
 

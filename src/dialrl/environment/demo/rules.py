@@ -13,9 +13,9 @@ from dialrl.environment.demo.acts import Act
 from dialrl.environment.demo.lines import Symbol
 
 TURN_LIMIT = 8
-RAW_PROBABILITY = 0.25
+RAW_PROBABILITY = 0.15
 CUE_NOISE = 0.2
-TRUST_NEEDED = (2, 3)  # open, guarded
+TRUST_NEEDED = (1, 2)  # open, guarded
 TRUST_LIMIT = 3
 USES = MappingProxyType({Act.VALIDATE: 2, Act.PARAPHRASE: 2, Act.AFFIRM: 2, Act.RESONATE: 3, Act.EMPOWER: 3})
 AFTER_TELLING = (Act.RESONATE, Act.EMPOWER)
