@@ -78,7 +78,31 @@ def validated(model: type[ConfigT], values: Mapping[str, Any], *, where: str) ->
 
 
 def read_yaml(file: Path) -> dict[str, Any]:
-    """The mapping in a YAML file, read without any object construction."""
+    """The mapping in a YAML file, read without any object construction.
+
+    A key ``extends`` names another YAML file (relative to this one) whose values hold where this one has none.
+    """
+    content = _read_one(file)
+    seen = [file.resolve()]
+    while "extends" in content:
+        base = (seen[-1].parent / str(content.pop("extends"))).resolve()
+        if base in seen:
+            raise UsageError(f"'{file}' extends itself, by way of '{base}'.")
+        seen.append(base)
+        content = merged(_read_one(base), content)
+    return content
+
+
+def merged(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """``base`` with ``changes`` on top, section by section."""
+    result = dict(base)
+    for key, value in changes.items():
+        held = result.get(key)
+        result[key] = merged(held, value) if isinstance(held, Mapping) and isinstance(value, Mapping) else value
+    return result
+
+
+def _read_one(file: Path) -> dict[str, Any]:
     if not file.is_file():
         raise MissingInputError(f"Configuration file '{file}' does not exist. Give the path of a pipeline YAML file.")
     try:

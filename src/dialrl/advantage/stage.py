@@ -37,7 +37,7 @@ def compute_advantages(
     source = TrajectoryFile.open(inputs, stage="returns", needs=("reward", "reward_filled", "return"))
     origin = Origin.of(source.lineage, where=source.where)
     terms, notes = resolved_terms(config, origin)
-    if resume and finished_before(output, stage=STAGE, config=config, source=source):
+    if resume and finished_before(output, stage=STAGE, config=config, source=source, overwrite=overwrite):
         return _already_done(output)
     work = AdvantageWork(terms, origin, config, lambda names: source.groups(names, config.batch_rows))
     transform(

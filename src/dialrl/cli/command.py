@@ -29,6 +29,7 @@ class Call:
     """What the user asked for: resolved configuration, files, and a Progress to report to."""
 
     config: Any
+    config_file: Path | None
     inputs: tuple[Path, ...]
     output: Path | None
     overwrite: bool
@@ -104,6 +105,7 @@ def add_command(
         with _progress(quiet=values["quiet"]) as progress:
             call = Call(
                 config=resolved,
+                config_file=None if config is None else values["config"],
                 inputs=tuple(values.get("inputs") or ()),
                 output=values.get("output"),
                 overwrite=bool(values.get("overwrite")),
@@ -181,7 +183,14 @@ def _output_parameters(output: str, *, resumable: bool) -> list[inspect.Paramete
         _switch("overwrite", "--overwrite", "Replace an existing output.", PLACES),
     ]
     if resumable:
-        parameters.append(_switch("resume", "--resume", "Continue an unfinished output.", PLACES))
+        parameters.append(
+            _switch(
+                "resume",
+                "--resume",
+                "Continue an unfinished output; with --overwrite: or replace one that was made otherwise.",
+                PLACES,
+            )
+        )
     return parameters
 
 

@@ -1,4 +1,4 @@
-"""How a training run looks in a terminal: a table that grows, and at the end the curve and a dialogue before and after."""
+"""How a training run looks in a terminal: a table that grows, then the curve, and a dialogue before and after."""
 
 import sys
 from collections.abc import Mapping, Sequence

@@ -6,6 +6,7 @@ import typer
 
 from dialrl.cli.app import Entry
 from dialrl.cli.command import Call, add_command, option
+from dialrl.config import read_yaml_section
 from dialrl.summary import StageSummary
 from dialrl.update.config import UpdateConfig
 
@@ -22,7 +23,12 @@ def register(app: typer.Typer, name: str, entry: Entry) -> None:
         resumable=True,
         extras=(
             option("policy", str, "The policy to update: a directory, or demo-policy.", default=...),
-            option("total_steps", int | None, "Updates of the whole run, for the schedule.", flags=("--total-steps",)),
+            option(
+                "total_steps",
+                int | None,
+                "Updates of the whole run, for the schedule; default: train.iterations of --config.",
+                flags=("--total-steps",),
+            ),
         ),
         panel=entry.panel,
     )
@@ -32,13 +38,16 @@ def run(call: Call) -> StageSummary:
     from dialrl.model.find import find_policy
     from dialrl.update.stage import update_policy
 
+    total_steps = call.extras["total_steps"]
+    if total_steps is None and call.config_file is not None:
+        total_steps = read_yaml_section(call.config_file, "train").get("iterations")
     policy: Path = find_policy(call.extras["policy"])
     return update_policy(
         call.inputs,
         policy,
         call.target,
         call.config,
-        total_steps=call.extras["total_steps"],
+        total_steps=total_steps,
         overwrite=call.overwrite,
         resume=call.resume,
         progress=call.progress,

@@ -53,7 +53,7 @@ def judge_dialogues(
     graded, FailureThresholdError (after writing) when more than ``config.max_missing`` of the judgements are missing.
     """
     source = TrajectoryFile.open(inputs, needs=["scenario_id", "environment", "messages", "reply"])
-    if resume and finished_before(output, stage="judge", config=config, source=source):
+    if resume and finished_before(output, stage="judge", config=config, source=source, overwrite=overwrite):
         record = TrajectoryFile.open(output).lineage.record("judge")
         return StageSummary("judge", output, record.counts if record else {}, {"already_complete": True})
     began = time.monotonic()

@@ -31,7 +31,7 @@ def compute_returns(
     config = config or ReturnsConfig()
     channels = chosen_channels(config)
     source = TrajectoryFile.open(inputs, needs=[name for channel in channels for name in channel.needs])
-    if resume and finished_before(output, stage=STAGE, config=config, source=source):
+    if resume and finished_before(output, stage=STAGE, config=config, source=source, overwrite=overwrite):
         return _already_done(output)
     work = ReturnsWork(source.names, channels, config, lambda names: source.groups(names, config.batch_rows))
     transform(

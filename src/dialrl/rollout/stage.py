@@ -90,8 +90,8 @@ class Rollout:
     def run(self, *, overwrite: bool, resume: bool) -> StageSummary:
         began = time.monotonic()
         identity = {"options": self.config.semantic_values(), "policy": self.policy.digest}
-        if resume and self.output.exists():
-            return self._already_there(identity)
+        if resume and self.output.exists() and (done := self._already_there(identity, overwrite=overwrite)):
+            return done
         self.parts = Parts(self.output, identity, overwrite=overwrite, resume=resume)
         kept = self._roll_all()
         summary = self._finish(kept)
@@ -226,12 +226,14 @@ class Rollout:
                 " allow more."
             )
 
-    def _already_there(self, identity: Mapping[str, Any]) -> StageSummary:
+    def _already_there(self, identity: Mapping[str, Any], *, overwrite: bool) -> StageSummary | None:
         record = TrajectoryFile.open(self.output).lineage.record("rollout")
         options = {} if record is None else dict(record.options)
         policy = None if record is None else record.details.get("policy_digest")
         before = {**options, "policy": policy}
         differences = differing_keys(before, {**identity["options"], "policy": identity["policy"]})
+        if overwrite and (record is None or differences):
+            return None
         if record is None or differences:
             raise UsageError(
                 f"Cannot resume '{self.output}': it is complete and was made with other settings:"

@@ -7,7 +7,7 @@ from typing import Any
 from pydantic import model_validator
 
 from dialrl.advantage.config import AdvantageConfig
-from dialrl.config import StageConfig, operational, read_yaml, semantic, validated
+from dialrl.config import StageConfig, merged, operational, read_yaml, semantic, validated
 from dialrl.evaluate.config import DialogueConfig
 from dialrl.judge.config import JudgeConfig
 from dialrl.returns.config import ReturnsConfig
@@ -76,12 +76,4 @@ def _taken(values: Mapping[str, Any], section: str, names: tuple[str, ...]) -> d
 
 def read_pipeline(file: Path, changes: Mapping[str, Any] | None = None) -> PipelineConfig:
     """The pipeline in a YAML file, with nested ``changes`` on top. Raises UsageError naming wrong keys."""
-    return validated(PipelineConfig, _merged(read_yaml(file), changes or {}), where=f"'{file}'")
-
-
-def _merged(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-    result = dict(base)
-    for key, value in changes.items():
-        held = result.get(key)
-        result[key] = _merged(held, value) if isinstance(held, Mapping) and isinstance(value, Mapping) else value
-    return result
+    return validated(PipelineConfig, merged(read_yaml(file), changes or {}), where=f"'{file}'")

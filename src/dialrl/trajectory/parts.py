@@ -37,7 +37,7 @@ class Parts:
         if not resume:
             refuse_existing(output, overwrite=overwrite)
             self._begin(identity, overwrite=overwrite)
-        elif self._identity_file.exists():
+        elif self._identity_file.exists() and not (overwrite and self._differences(identity)):
             self._continue(identity)
         else:
             self._begin(identity, overwrite=True)
@@ -53,13 +53,16 @@ class Parts:
         write_text(self._identity_file, json.dumps(identity, sort_keys=True, ensure_ascii=False))
 
     def _continue(self, identity: Mapping[str, Any]) -> None:
-        before = json.loads(self._identity_file.read_text(encoding="utf-8"))
-        differences = differing_keys(before, json.loads(json.dumps(identity)))
+        differences = self._differences(identity)
         if differences:
             raise UsageError(
                 f"Cannot resume '{self.output}': its settings differ: {'; '.join(differences)}."
                 " Give the settings it was started with, or use --overwrite."
             )
+
+    def _differences(self, identity: Mapping[str, Any]) -> list[str]:
+        before = json.loads(self._identity_file.read_text(encoding="utf-8"))
+        return differing_keys(_flat(before), _flat(json.loads(json.dumps(identity))))
 
     def done(self) -> set[int]:
         """Numbers of the finished blocks."""
@@ -88,3 +91,11 @@ class Parts:
 
     def _path(self, block: int) -> Path:
         return self.folder / f"{block:06d}.parquet"
+
+
+def _flat(identity: Mapping[str, Any]) -> dict[str, Any]:
+    """One level of nesting taken out, so that a difference names the option and not all of them."""
+    flat: dict[str, Any] = {}
+    for key, value in identity.items():
+        flat.update(value if isinstance(value, Mapping) else {key: value})
+    return flat

@@ -85,22 +85,27 @@ def earlier_records(lineage: Lineage, stage: str) -> tuple[StageRecord, ...]:
     return tuple(record for record in lineage.records if stays(record))
 
 
-def finished_before(output: Path, *, stage: str, config: StageConfig, source: TrajectoryFile) -> bool:
+def finished_before(
+    output: Path, *, stage: str, config: StageConfig, source: TrajectoryFile, overwrite: bool = False
+) -> bool:
     """For ``--resume``: True when ``output`` is complete and was made from the same input with the same options.
 
-    Outputs appear only when complete, so one that is there needs no more work. Raises UsageError listing what differs.
+    Outputs appear only when complete, so one that is there needs no more work. One that was made otherwise: False with
+    ``overwrite`` (it is to be made anew), else UsageError listing what differs.
     """
     if not output.exists():
         return False
     done = TrajectoryFile.open(output).lineage.record(stage)
     if done is None:
+        if overwrite:
+            return False
         raise UsageError(f"'{output}' was not written by '{stage}'. Choose another output, or use --overwrite.")
     differences = differing_keys(dict(done.options), config.semantic_values())
     if [file.digest for file in done.inputs] != [file.digest for file in source.input_files]:
         differences.append(f"input: {[f.name for f in done.inputs]} -> {source.where} (other content)")
-    if differences:
+    if differences and not overwrite:
         raise UsageError(
             f"Cannot resume '{output}': it was made with other settings: {'; '.join(differences)}."
             " Use --overwrite, or another output."
         )
-    return True
+    return not differences

@@ -36,7 +36,7 @@ def update_policy(
     the summary says so. Raises the errors of ``Trainer`` and OutputExistsError.
     """
     source = TrajectoryFile.open(inputs)
-    done = _finished(output, source, policy, config, total_steps) if resume else None
+    done = _finished(output, source, policy, config, total_steps, overwrite=overwrite) if resume else None
     if done is not None:
         return StageSummary("update", output, dict(done.counts), _identity(done), ("Complete already; left as it is.",))
     refuse_output(output, overwrite=overwrite)
@@ -60,7 +60,13 @@ def _identity(manifest: Manifest) -> dict[str, str | int | None]:
 
 
 def _finished(
-    output: Path, source: TrajectoryFile, policy: Path | str, config: UpdateConfig, total_steps: int | None
+    output: Path,
+    source: TrajectoryFile,
+    policy: Path | str,
+    config: UpdateConfig,
+    total_steps: int | None,
+    *,
+    overwrite: bool,
 ) -> Manifest | None:
     """The manifest of a complete output of the same work; None when there is none yet.
 
@@ -76,6 +82,8 @@ def _finished(
         differing.append("inputs: other files, or files with other content")
     if total_steps not in (None, manifest.total_steps):
         differing.append(f"total_steps: {manifest.total_steps} -> {total_steps}")
+    if differing and overwrite:
+        return None
     if differing:
         raise UsageError(f"'{output}' was made with other settings, so it is not resumed: " + "; ".join(differing))
     return manifest
