@@ -152,5 +152,5 @@ def test_given_passes_imported_rewards_on() -> None:
 
 
 def test_an_unknown_channel_is_refused_with_the_nearest_name() -> None:
-    with pytest.raises(UsageError, match="Unknown reward channel 'distnce'.*Did you mean 'distance'"):
+    with pytest.raises(UsageError, match=r"Unknown reward channel 'distnce'.*Did you mean 'distance'"):
         chosen_channels(ReturnsConfig(reward=("distnce",)))

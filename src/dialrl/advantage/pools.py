@@ -113,7 +113,7 @@ def scaled(
 ) -> Floats:
     """Values divided by their pool's spread (+ 1e-8; at least ``least``); exactly 0 in degenerate pools.
 
-    Of deviations from the same pool this makes z (credit.md 2, group 0: (1.0, .5, .8), (.3, .6) -> 1.4896 for the
+    Of deviations from the same pool this makes z (credit.md 2, group 0: (1.0, .5, .8), (.3, .6) -> 1.4897 for the
     first); with ``leave_one_out`` of deviations from the mean of the others, whose spread is wider too.
     Example: +.7, -.7 with spread .7 -> +1, -1.
     """
