@@ -243,11 +243,11 @@ def _config_parameters(config: type[StageConfig]) -> list[inspect.Parameter]:
 def _default_text(value: Any) -> str:
     if isinstance(value, (list, tuple)):
         return ", ".join(map(str, value)) or "none"
-    return (
-        {True: "yes", False: "no", None: "none"}.get(value, str(value))
-        if not isinstance(value, float)
-        else f"{value:g}"
-    )
+    if value is None:
+        return "none"
+    if isinstance(value, bool):  # before numbers: 0 == False
+        return "yes" if value else "no"
+    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def _flag_type(annotation: Any) -> Any:
