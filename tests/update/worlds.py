@@ -43,7 +43,19 @@ def tiny_model(kind: str = "qwen3", *, seed: int = 0, dtype: torch.dtype = torch
         "initializer_range": 0.3,
     }
     model = Qwen3ForCausalLM(Qwen3Config(**shape)) if kind == "qwen3" else LlamaForCausalLM(LlamaConfig(**shape))
+    if dtype == torch.float64:
+        _normalise_exactly(model)
     return model.to(dtype).eval()
+
+
+def _normalise_exactly(model: Any) -> None:
+    """Put torch's RMS norms in place of transformers' own, which round to float32 whatever the model's type."""
+    for parent in list(model.modules()):
+        for name, child in parent.named_children():
+            if type(child).__name__.endswith("RMSNorm"):
+                norm = torch.nn.RMSNorm(child.weight.shape, eps=child.variance_epsilon)
+                norm.weight = child.weight
+                setattr(parent, name, norm)
 
 
 def save_policy(path: Path, *, seed: int = 0) -> Path:
@@ -194,7 +206,7 @@ def _token_loss(token: dict[str, Any], turns: list[dict[str, Any]], config: Upda
     old = torch.tensor(token["sampler"]) if config.old_logprobs == "sampler" else token["old"]
     weight = 1.0
     if config.old_logprobs == "recompute" and config.loss != "sft":
-        weight = min(math.exp(float(token["old"]) - token["sampler"]), config.importance_cap)
+        weight = min(math.exp(token["old"].item() - token["sampler"]), config.importance_cap)
     low, high = config.clip
     ratio = (logprob - old).exp()
     if config.loss == "sft":
@@ -202,11 +214,11 @@ def _token_loss(token: dict[str, Any], turns: list[dict[str, Any]], config: Upda
     elif config.loss == "reinforce":
         loss = -advantage * logprob
     elif config.loss == "cispo":
-        loss = -min(float(ratio), 1 + high) * advantage * logprob
+        loss = -min(ratio.item(), 1 + high) * advantage * logprob
     elif config.loss == "gspo":
         level = config.gspo_level
         unit = [t for turn in turns for t in turn["tokens"] if t[level] == token[level]]
-        shared = math.exp(sum(float(t["logprob"]) - float(t["old"]) for t in unit) / len(unit))
+        shared = math.exp(sum(t["logprob"].item() - t["old"].item() for t in unit) / len(unit))
         surrogate = shared * (logprob - logprob.detach()).exp()
         loss = torch.max(-surrogate * advantage, -surrogate.clamp(1 - low, 1 + high) * advantage)
     else:

@@ -1,0 +1,137 @@
+"""A policy directory is complete or not there, holds what its manifest says, and is never someone else's folder."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from tests.update.worlds import save_policy, tiny_model
+
+from dialrl.errors import InputError, OutputExistsError
+from dialrl.model.digest import policy_digest
+from dialrl.model.loading import LoadingSettings, load_model
+from dialrl.update.config import UpdateConfig
+from dialrl.update.policy_directory import (
+    Manifest,
+    atomic_directory,
+    checked_digest,
+    copy_model,
+    read_manifest,
+    refuse_output,
+    save_model,
+)
+from dialrl.update.trainer_state import TrainerState, read_trainer_state, write_trainer_state
+
+
+def fill(directory: Path, text: str = "one") -> None:
+    Manifest(digest=text, parent=None).write(directory)
+
+
+def names(directory: Path) -> list[str]:
+    return sorted(path.name for path in directory.iterdir())
+
+
+def test_nothing_is_visible_before_the_block_ends(tmp_path: Path) -> None:
+    output = tmp_path / "policy"
+    with atomic_directory(output, overwrite=False) as directory:
+        fill(directory)
+        assert not output.exists()
+    assert names(tmp_path) == ["policy"]
+    assert names(output) == ["manifest.json"]
+
+
+def test_a_failure_leaves_nothing_behind(tmp_path: Path) -> None:
+    with (
+        pytest.raises(RuntimeError, match="broken"),
+        atomic_directory(tmp_path / "policy", overwrite=False) as directory,
+    ):
+        fill(directory)
+        raise RuntimeError("broken")
+    assert names(tmp_path) == []
+
+
+def test_what_a_kill_left_behind_is_cleared_away(tmp_path: Path) -> None:
+    left = tmp_path / ".policy.tmp"
+    (left / "model").mkdir(parents=True)
+    with atomic_directory(tmp_path / "policy", overwrite=False) as directory:
+        assert names(directory) == []
+        fill(directory)
+    assert names(tmp_path) == ["policy"]
+
+
+def test_an_existing_policy_is_replaced_only_when_asked(tmp_path: Path) -> None:
+    output = tmp_path / "policy"
+    for text in ("one", "two"):
+        with atomic_directory(output, overwrite=text == "two") as directory:
+            fill(directory, text)
+    manifest = read_manifest(output)
+    assert manifest is not None
+    assert manifest.digest == "two"
+    assert names(tmp_path) == ["policy"]
+    with pytest.raises(OutputExistsError, match="--overwrite"):
+        refuse_output(output, overwrite=False)
+
+
+def test_a_folder_that_is_no_policy_is_never_replaced(tmp_path: Path) -> None:
+    (tmp_path / "thesis.tex").write_text("years of work", encoding="utf-8")
+    with pytest.raises(OutputExistsError, match="is no policy directory"):
+        refuse_output(tmp_path, overwrite=True)
+    (tmp_path / "empty").mkdir()
+    refuse_output(tmp_path / "empty", overwrite=False)
+
+
+def test_a_directory_without_manifest_was_never_completed(tmp_path: Path) -> None:
+    (tmp_path / "model").mkdir()
+    with pytest.raises(InputError, match="never completed"):
+        read_manifest(tmp_path)
+
+
+def test_a_plain_transformers_directory_is_a_policy_without_manifest(tmp_path: Path) -> None:
+    policy = save_policy(tmp_path / "plain")
+    assert read_manifest(policy) is None
+    assert read_trainer_state(policy) is None
+    assert checked_digest(policy) == policy_digest(policy)
+
+
+def test_weights_that_are_not_the_manifests_are_refused(tmp_path: Path) -> None:
+    save_policy(tmp_path / "model")
+    Manifest(digest="sha256:other", parent=None).write(tmp_path)
+    with pytest.raises(InputError, match="files were changed after it was written"):
+        checked_digest(tmp_path)
+
+
+def test_a_copied_model_keeps_digest_tokenizer_and_template(tmp_path: Path) -> None:
+    source = save_policy(tmp_path / "plain")
+    (source / "optimizer.pt").write_bytes(b"a pickle")
+    copy_model(source, tmp_path / "copy")
+    assert policy_digest(tmp_path / "copy") == policy_digest(source)
+    assert (tmp_path / "copy" / "tokenizer.json").read_bytes() == (source / "tokenizer.json").read_bytes()
+    assert (tmp_path / "copy" / "chat_template.jinja").is_file()
+    assert not (tmp_path / "copy" / "optimizer.pt").exists()
+
+
+def test_rounded_weights_load_as_bfloat16(tmp_path: Path) -> None:
+    model = tiny_model()
+    save_model(model, save_policy(tmp_path / "plain"), tmp_path / "rounded", rounded=True)
+    assert json.loads((tmp_path / "rounded" / "config.json").read_text())["dtype"] == "bfloat16"
+    loaded = load_model(tmp_path / "rounded", LoadingSettings())
+    for name, parameter in loaded.named_parameters():
+        assert torch.equal(parameter, model.get_parameter(name).bfloat16().float())
+
+
+def test_a_trainer_state_comes_back_bit_for_bit_in_shards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dialrl.update.trainer_state.SHARD_BYTES", 100)
+    moments = {f"exp_avg.{i}": torch.randn(5, 4) for i in range(3)}
+    state = TrainerState(step=3, optimizer_steps=7, total_steps=9, cursor="sha256:x", moments=moments)
+    write_trainer_state(state, UpdateConfig(), tmp_path / "trainer")
+    back = read_trainer_state(tmp_path)
+    assert back is not None
+    assert (back.step, back.optimizer_steps, back.total_steps, back.cursor) == (3, 7, 9, "sha256:x")
+    assert all(torch.equal(back.moments[name], tensor) for name, tensor in moments.items())
+    assert len(list((tmp_path / "trainer").glob("moments-*-of-00003.safetensors"))) == 3
+
+
+def test_a_manifest_comes_back_as_written(tmp_path: Path) -> None:
+    manifest = Manifest(digest="a", parent="b", step=2, optimizer_steps=4, options={"loss": "ppo"}, counts={"turns": 3})
+    manifest.write(tmp_path)
+    assert read_manifest(tmp_path) == manifest
