@@ -56,7 +56,7 @@ class FailureThresholdError(RunError):
     """More dialogues or judgements failed than the run allows."""
 
 
-class EngineFailure(RunError):
+class EngineError(RunError):
     """The engine that draws replies broke: no fault of a dialogue, so the rollout ends (and can be resumed)."""
 
 

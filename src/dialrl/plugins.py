@@ -1,7 +1,7 @@
 """Parts by name: the built-in ones, and users' own environments, judges, engines, channels, presets and retrievers.
 
-Users' parts come from installed packages through entry points of the group ``dialrl.<kind>``; a user's name may not hide
-a built-in one. Not here: the lists of built-in parts; each package has its own.
+Users' parts come from installed packages through entry points of the group ``dialrl.<kind>``; a user's name may not
+hide a built-in one. Not here: the lists of built-in parts; each package has its own.
 """
 
 from collections.abc import Iterable, Mapping

@@ -18,10 +18,11 @@ def register(app: typer.Typer, name: str, entry: Entry) -> None:
         run,
         help="Train a policy as a pipeline YAML says: rollout, judge, returns, advantage, update, again and again.",
         inputs="Pipeline YAML.",
-        output="required",
+        output="optional",
         resumable=True,
         extras=(
             option("set", list[str] | None, "section.key=value, such as train.iterations=10; repeatable."),
+            switch("print_start", "Print the directory of the policy the pipeline starts from, and stop."),
             switch("dry_run", "Print the resolved pipeline and stop."),
         ),
         view=_view,
@@ -42,12 +43,19 @@ def run(call: Call) -> StageSummary | None:
 
         typer.echo(yaml.safe_dump(pipeline.model_dump(mode="json"), sort_keys=False, allow_unicode=True).rstrip())
         return None
+    if call.extras["print_start"]:
+        from dialrl.model.find import find_policy
+
+        typer.echo(find_policy(pipeline.policy))
+        return None
+    if call.output is None:
+        raise UsageError("dialrl train writes a run directory; say where: -o runs/NAME")
     from dialrl.train.loop import train
 
     with IterationTable(pipeline.train.iterations, quiet=call.quiet) as table:
         return train(
             pipeline,
-            call.target,
+            call.output,
             overwrite=call.overwrite,
             resume=call.resume,
             progress=table.progress,

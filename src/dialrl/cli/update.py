@@ -1,7 +1,5 @@
 """``dialrl update``."""
 
-from pathlib import Path
-
 import typer
 
 from dialrl.cli.app import Entry
@@ -41,7 +39,7 @@ def run(call: Call) -> StageSummary:
     total_steps = call.extras["total_steps"]
     if total_steps is None and call.config_file is not None:
         total_steps = read_yaml_section(call.config_file, "train").get("iterations")
-    policy: Path = find_policy(call.extras["policy"])
+    policy = find_policy(call.extras["policy"])
     return update_policy(
         call.inputs,
         policy,

@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from dialrl.errors import InputError, MissingInputError, UsageError, missing_extra
+from dialrl.model.find import is_hub_name
+from dialrl.model.threads import fit_threads
 
 Precision = Literal["float32", "bfloat16", "float16"]
 PRECISIONS: tuple[Precision, ...] = ("float32", "bfloat16", "float16")
@@ -39,6 +41,7 @@ def load_policy(policy: str | Path, settings: LoadingSettings | None = None) -> 
 def load_model(policy: str | Path, settings: LoadingSettings) -> Any:
     """The causal language model of a policy, on its device, in evaluation mode."""
     transformers, torch = _import("transformers"), _import("torch")
+    transformers.utils.logging.disable_progress_bar()  # our own progress is shown; bars of others would break into it
     directory = model_directory(policy)
     if settings.precision not in PRECISIONS:
         raise UsageError(f"precision is '{settings.precision}'; expected one of {', '.join(PRECISIONS)}.")
@@ -59,7 +62,9 @@ def load_model(policy: str | Path, settings: LoadingSettings) -> Any:
         )
     except (OSError, ValueError, KeyError) as error:
         raise InputError(f"'{directory}' cannot be loaded as a causal language model: {error}") from error
-    return model.to(settings.device).eval()
+    model = model.to(settings.device).eval()
+    fit_threads(model)
+    return model
 
 
 def load_tokenizer(policy: str | Path, *, trust_remote_code: bool = False) -> Any:
@@ -85,14 +90,9 @@ def model_directory(policy: str | Path) -> Path:
             f"'{path}' is no policy: neither 'model/config.json' nor 'config.json' is in it. Expected a policy"
             " directory as dialrl writes it, or a directory saved by transformers."
         )
-    if not _is_hub_name(policy):
+    if not is_hub_name(policy):
         raise MissingInputError(f"Policy '{policy}' does not exist. Give a policy directory or a model's hub name.")
     return _fetch(str(policy))
-
-
-def _is_hub_name(policy: str | Path) -> bool:
-    parts = policy.split("/") if isinstance(policy, str) else []
-    return len(parts) == 2 and all(parts) and not parts[0].startswith((".", "~"))
 
 
 def _fetch(name: str) -> Path:

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Sequence
 
 from dialrl.engine.base import Engine, SamplingSettings
-from dialrl.errors import EngineFailure
+from dialrl.errors import EngineError
 from dialrl.rollout.dialogue import DialogueRun, Row, Setting, failed_rows
 from dialrl.rollout.plan import DialoguePlan
 from dialrl.rollout.sampler import Sampler, sampler_for
@@ -15,7 +15,7 @@ async def run_block(
 ) -> list[list[Row]]:
     """Rows of each dialogue, in order of ``plans``. Failed dialogues are tried again together, then stored as failed.
 
-    Raises EngineFailure when the engine itself breaks.
+    Raises EngineError when the engine itself breaks.
     """
     results: dict[int, list[Row]] = {}
     pending = list(plans)
@@ -33,7 +33,7 @@ async def _guarded(plan: DialoguePlan, setting: Setting, sampler: Sampler, attem
     run = DialogueRun(plan, setting, sampler, attempt)
     try:
         return await run.run(), False
-    except EngineFailure:
+    except EngineError:
         raise
     except Exception as error:  # noqa: BLE001 - a broken dialogue is data, whatever its environment raised
         return failed_rows(run, error), True

@@ -6,7 +6,7 @@ from typing import Any
 
 from dialrl.engine import EngineOptions, open_engine
 from dialrl.model.find import find_policy
-from dialrl.model.loading import load_tokenizer, model_directory
+from dialrl.model.loading import load_tokenizer
 from dialrl.model.template import ChatTemplate
 from dialrl.rollout.stage import Policy
 
@@ -19,15 +19,15 @@ def open_policy(policy: str | Path, *, engine: str = "hf", device: str = "cpu") 
     return Policy(opened, template, opened.policy_digest, updates_seen(place))
 
 
-def deliver(policy: Policy, place: Path) -> Policy:
+def deliver(policy: Policy, place: str | Path) -> Policy:
     """The same engine with the weights of another policy directory of the same run."""
-    policy.engine.load_weights(place)
+    policy.engine.load_weights(Path(place))
     return Policy(policy.engine, policy.template, policy.engine.policy_digest, updates_seen(place))
 
 
-def updates_seen(place: Path) -> int:
+def updates_seen(place: str | Path) -> int:
     """Updates that made these weights; 0 for a policy that no update wrote."""
-    manifest = (place if (place / "manifest.json").exists() else model_directory(place).parent) / "manifest.json"
+    manifest = Path(place) / "manifest.json"
     if not manifest.is_file():
         return 0
     content: dict[str, Any] = json.loads(manifest.read_text(encoding="utf-8"))

@@ -8,7 +8,7 @@ import asyncio
 from typing import Protocol
 
 from dialrl.engine.base import Engine, Generation, GenerationRequest, SamplingSettings
-from dialrl.errors import EngineFailure
+from dialrl.errors import EngineError
 
 
 class Sampler(Protocol):
@@ -67,7 +67,7 @@ class BlockSampler:
         try:
             replies = self._engine.generate_block([request for request, _ in waiting], self._sampling)
         except Exception as error:  # noqa: BLE001 - whatever an engine raises, every waiting dialogue must hear of it
-            failure = EngineFailure(f"The engine failed on a block of {len(waiting)}: {type(error).__name__}: {error}")
+            failure = EngineError(f"The engine failed on a block of {len(waiting)}: {type(error).__name__}: {error}")
             failure.__cause__ = error
             for _, future in waiting:
                 future.set_exception(failure)

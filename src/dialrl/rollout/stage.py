@@ -64,7 +64,7 @@ def roll_out(
     """Roll out ``config.groups`` groups with ``policy`` into the trajectory file ``output``.
 
     With ``resume`` a complete output of the same settings is left as it is, an unfinished one is continued. Raises
-    UsageError for settings that cannot work, EngineFailure when the engine breaks, FailureThresholdError (after
+    UsageError for settings that cannot work, EngineError when the engine breaks, FailureThresholdError (after
     writing) when more than ``config.max_failed`` of the dialogues failed.
     """
     return Rollout(policy, output, config, progress).run(overwrite=overwrite, resume=resume)

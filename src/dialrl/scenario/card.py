@@ -1,4 +1,4 @@
-"""A scenario: what the dialogues of a group have in common. Loading and validating support cards joins this file later."""
+"""A scenario: what the dialogues of a group have in common. Loading and validating support cards will join it here."""
 
 from dataclasses import dataclass, field
 from typing import Any

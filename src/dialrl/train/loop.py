@@ -54,7 +54,7 @@ class Training:
     progress: Progress
     watch: Watch
     _policy: Policy | None = field(default=None, init=False)
-    _policy_place: Path | None = field(default=None, init=False)
+    _policy_place: str | Path | None = field(default=None, init=False)
 
     def run(self) -> StageSummary:
         self._evaluate(self.directory.base, self.start)
@@ -67,11 +67,11 @@ class Training:
         return self._summary()
 
     @property
-    def start(self) -> Path:
+    def start(self) -> str | Path:
         """The policy the run starts from."""
         return find_policy(self.pipeline.policy)
 
-    def _restart(self) -> tuple[int, Path]:
+    def _restart(self) -> tuple[int, str | Path]:
         """The first iteration to work on, and the policy whose trainer state it continues."""
         done = [
             folder for folder in self.directory.iterations() if folder.has_trainer_state and folder.metrics.is_file()
@@ -119,7 +119,7 @@ class Training:
         before = self.start if folder.number == 0 else self.directory.iteration(folder.number - 1).policy
         return roll_out(self._policy_of(before), folder.rollout, config, resume=True, progress=self.progress)
 
-    def _policy_of(self, place: Path) -> Policy:
+    def _policy_of(self, place: str | Path) -> Policy:
         """The engine with the weights of ``place``; opened once, then given new weights."""
         if self._policy is None:
             self._policy = open_policy(place, engine=self.pipeline.rollout.engine, device=self.pipeline.rollout.device)
@@ -146,7 +146,7 @@ class Training:
             self._evaluate(folder, folder.policy)
             keep_best(self.directory, folder)
 
-    def _evaluate(self, folder: IterationFolder, policy: Path) -> None:
+    def _evaluate(self, folder: IterationFolder, policy: str | Path) -> None:
         if folder.evaluation.is_file() or not self.pipeline.train.evaluate_every:
             return
         place = folder.path / "evaluation"

@@ -1,0 +1,89 @@
+# make demo    install, train the demo policy, show the curve          make test   install, check, test
+# make runs/demo/0003/advantage.parquet    the same stages, file by file (see "The chain" below)
+
+PYTHON ?= python3
+VENV   ?= .venv
+BIN     = $(VENV)/bin
+DIALRL  = $(BIN)/dialrl
+INSTALL = $(BIN)/python -m pip install --quiet -c constraints.txt
+
+.PHONY: demo test lint check-full install install-dev benchmarks clean help
+.DELETE_ON_ERROR:
+# Every file of the chain is kept, none is an intermediate to be removed.
+.SECONDARY:
+
+help:
+	@sed -n 's/^# \(make .*\)/\1/p' Makefile
+
+# --- installation -------------------------------------------------------------------------------------------------
+$(BIN)/python:
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "dialrl needs Python 3.11 or newer; name one: make PYTHON=python3.11")'
+	$(PYTHON) -m venv $(VENV)
+
+install: $(VENV)/.installed
+$(VENV)/.installed: pyproject.toml constraints.txt | $(BIN)/python
+	$(INSTALL) -e '.[train]'
+	@touch $@
+
+install-dev: $(VENV)/.installed-dev
+$(VENV)/.installed-dev: pyproject.toml constraints.txt | $(BIN)/python
+	$(INSTALL) -e '.[train,dev]'
+	@touch $@ $(VENV)/.installed
+
+# --- the demo -----------------------------------------------------------------------------------------------------
+demo: install
+	$(DIALRL) train pipelines/demo.yaml -o runs/demo --resume
+
+# --- checks -------------------------------------------------------------------------------------------------------
+lint: install-dev
+	$(BIN)/ruff check src tests benchmarks
+	$(BIN)/ruff format --check src tests benchmarks
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
+
+test: lint
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m 'not full'
+
+# Long runs: the demo over three seeds, kill -9 at random moments, everything test has.
+check-full: lint
+	$(BIN)/python -m pytest -n 2 --dist loadfile
+
+benchmarks: install-dev
+	for script in benchmarks/*.py; do $(BIN)/python $$script || exit 1; done
+
+clean:
+	rm -rf $(VENV) build dist src/*.egg-info .ruff_cache .mypy_cache .pytest_cache
+
+# --- the chain ----------------------------------------------------------------------------------------------------
+# Every file of a run as a target, in the layout of `dialrl train`: runs/NAME/NNNN/STAGE.parquet, .../policy/manifest.json,
+# where NAME is the pipeline pipelines/NAME.yaml. Recipes keep what is the same and replace what was made otherwise, so
+# touching one input reruns only what depends on it. The rules are written out for the iterations that the goals name.
+KEEP = --resume --overwrite --quiet
+start = $(shell $(DIALRL) train pipelines/$(1).yaml --print-start)
+
+# $(1) pipeline's name, $(2) iteration, $(3) the policy it starts from, $(4) the file that stands for that policy
+define iteration
+runs/$(1)/$(2)/rollout.parquet: $(4) pipelines/$(1).yaml | $(VENV)/.installed
+	$(DIALRL) rollout --config pipelines/$(1).yaml --set iteration=$$$$(expr $(2) + 0) --policy $(3) -o $$@ $(KEEP)
+	@touch $$@
+runs/$(1)/$(2)/judge.parquet: runs/$(1)/$(2)/rollout.parquet pipelines/$(1).yaml
+	$(DIALRL) judge $$< --config pipelines/$(1).yaml --slim -o $$@ $(KEEP)
+	@touch $$@
+runs/$(1)/$(2)/returns.parquet: runs/$(1)/$(2)/judge.parquet pipelines/$(1).yaml
+	$(DIALRL) returns $$< --config pipelines/$(1).yaml --slim -o $$@ $(KEEP)
+	@touch $$@
+runs/$(1)/$(2)/advantage.parquet: runs/$(1)/$(2)/returns.parquet pipelines/$(1).yaml
+	$(DIALRL) advantage $$< --config pipelines/$(1).yaml --slim -o $$@ $(KEEP)
+	@touch $$@
+runs/$(1)/$(2)/policy/manifest.json: runs/$(1)/$(2)/advantage.parquet $(4) pipelines/$(1).yaml
+	$(DIALRL) update $$< --config pipelines/$(1).yaml --policy $(3) -o $$(@D) $(KEEP)
+	@touch $$@
+endef
+
+place = $(subst /, ,$(1))
+before = $(shell printf '%04d' $$(expr $(1) - 1))
+first-rules = $(eval $(call iteration,$(1),0000,$(2),$(2)/config.json))
+later-rules = $(eval $(call iteration,$(1),$(2),runs/$(1)/$(call before,$(2))/policy,runs/$(1)/$(call before,$(2))/policy/manifest.json))
+all-rules = $(call first-rules,$(1),$(call start,$(1)))$(foreach n,$(shell seq -f '%04g' 1 $$(expr $(2) + 0)),$(call later-rules,$(1),$(n)))
+$(foreach goal,$(sort $(foreach g,$(filter runs/%,$(MAKECMDGOALS)),$(word 2,$(call place,$(g)))/$(word 3,$(call place,$(g))))),\
+  $(call all-rules,$(word 1,$(call place,$(goal))),$(word 2,$(call place,$(goal)))))
