@@ -2,10 +2,10 @@
 
 The policy says LEFT or RIGHT; the answer names what it said and whether the second reply should repeat it or not; then
 it says LEFT or RIGHT again. Reward 1 for a second reply as asked, and 0.5 for a first reply LEFT. The best policy says
-LEFT, then does as asked: 1.5 of 1.5. A uniform one gets 0.75; one that ignores its own first reply at most 1.0.
+LEFT, then does as asked: 1.5 of 1.5. One that is uniform over the 12 tokens gets 0.125, one that ignores what is asked
+at most 1.0.
 """
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,7 +21,7 @@ from dialrl.update.sequences import Limits, build_sequences
 from dialrl.update.turns import Turn
 
 START, LEFT, RIGHT, REPEAT, CHANGE = 0, 1, 2, 3, 4
-DIALOGUES, STEPS = 64, 40
+DIALOGUES, STEPS = 64, 45
 ANYTHING = Limits(256)
 
 
@@ -80,10 +80,10 @@ def _turn(
     ],
     ids=lambda recipe: recipe["loss"],
 )
-def test_the_best_policy_of_a_two_turn_dialogue_is_learned(recipe: dict[str, Any], tmp_path: Path) -> None:
+def test_the_best_policy_of_a_two_turn_dialogue_is_learned(recipe: dict[str, Any]) -> None:
     torch.manual_seed(0)
     random = np.random.default_rng(0)
-    config = UpdateConfig(learning_rate=1e-2, max_mismatch=10.0, **recipe)
+    config = UpdateConfig(learning_rate=5e-3, max_mismatch=10.0, **recipe)
     learner = Learner(tiny_model(seed=1, layers=2), config)
     rewards = []
     for step in range(STEPS):
@@ -92,5 +92,5 @@ def test_the_best_policy_of_a_two_turn_dialogue_is_learned(recipe: dict[str, Any
         sequences = [s for turns in dialogues for s in build_sequences(turns, lambda _: True, ANYTHING)]
         data = training_data(sequences)
         list(learner.train(data, plan_steps(data, config, step=step), config.learning_rate))
-    assert rewards[0] < 0.8
-    assert np.mean(rewards[-5:]) > 1.35
+    assert rewards[0] < 0.5
+    assert np.mean(rewards[-5:]) > 1.4

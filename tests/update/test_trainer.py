@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
@@ -12,10 +13,14 @@ from dialrl.errors import InputError, NumericalError
 from dialrl.model.digest import policy_digest
 from dialrl.model.loading import LoadingSettings, load_model
 from dialrl.update.config import UpdateConfig
+from dialrl.update.data import training_data
 from dialrl.update.learner import Learner
+from dialrl.update.plan import plan_steps
 from dialrl.update.policy_directory import read_manifest
+from dialrl.update.sequences import Limits, build_sequences
 from dialrl.update.statistics import FileMetrics
 from dialrl.update.trainer import Trainer
+from dialrl.update.turns import Turn
 
 BASE: dict[str, Any] = {"learning_rate": 1e-2, "max_mismatch": 100.0}
 RECIPES: list[dict[str, Any]] = [
@@ -90,12 +95,13 @@ def test_the_same_update_twice_gives_the_same_bits(
     threads: int, policy: Path, files: list[Path], tmp_path: Path
 ) -> None:
     before = torch.get_num_threads()
-    torch.set_num_threads(threads)
-    try:
-        for name in ("one", "two"):
-            run(policy, files, tmp_path / name, UpdateConfig(**BASE))
-    finally:
-        torch.set_num_threads(before)
+    for name in ("one", "two"):
+        trainer = Trainer.open(policy, UpdateConfig(**BASE))
+        torch.set_num_threads(threads)  # loading a tiny model sets one thread
+        for file in files:
+            trainer.step_file(file)
+        trainer.save(tmp_path / name)
+    torch.set_num_threads(before)
     assert same_bits(tmp_path / "one", tmp_path / "two")
 
 
@@ -109,6 +115,20 @@ def test_the_manifest_names_parent_files_and_step(policy: Path, files: list[Path
     assert second.parent == first.digest == policy_digest(tmp_path / "p1" / "model")
     assert [file.name for file in second.inputs] == ["1.parquet"]
     assert (second.step, second.optimizer_steps, second.total_steps) == (2, 2, 4)
+
+
+def test_a_replayed_update_adopts_the_policy_it_wrote_before(policy: Path, files: list[Path], tmp_path: Path) -> None:
+    run(policy, files[:1], tmp_path / "p1", UpdateConfig(**BASE))
+    trainer = Trainer.open(policy, UpdateConfig(**BASE), 4)
+    with pytest.raises(InputError, match="is the policy of update 1; expected that of update 0"):
+        trainer.adopt(tmp_path / "p1")
+    trainer.step_file(files[0])
+    trainer.adopt(tmp_path / "p1")
+    trainer.step_file(files[1])
+    trainer.save(tmp_path / "p2")
+    run(tmp_path / "p1", files[1:2], tmp_path / "expected", UpdateConfig(**BASE))
+    assert same_bits(tmp_path / "p2", tmp_path / "expected")
+    assert read_manifest(tmp_path / "p2") == read_manifest(tmp_path / "expected")
 
 
 def test_a_fresh_optimizer_starts_the_run_again(policy: Path, files: list[Path], tmp_path: Path) -> None:
@@ -146,7 +166,7 @@ def test_state_of_another_architecture_is_refused(policy: Path, files: list[Path
     run(policy, files[:1], tmp_path / "p1", UpdateConfig(**BASE))
     trainer = Trainer.open(tmp_path / "p1", UpdateConfig(**BASE))
     smaller = Learner(tiny_model(layers=1), UpdateConfig(**BASE))
-    with pytest.raises(InputError, match="belongs to another architecture.*--fresh-optimizer"):
+    with pytest.raises(InputError, match=r"belongs to another architecture.*--fresh-optimizer"):
         Trainer(smaller, tmp_path, "sha256:x", state=trainer._state())
 
 
@@ -223,12 +243,6 @@ def test_the_last_token_of_the_prompt_gets_its_gradient_from_the_first_reply_tok
 
     model.get_input_embeddings().register_forward_hook(keep)
     learner = Learner(model, UpdateConfig(**BASE))
-    from dialrl.update.data import training_data
-    from dialrl.update.plan import plan_steps
-    from dialrl.update.sequences import Limits, build_sequences
-    from dialrl.update.turns import Turn
-    import numpy as np
-
     turn = Turn("g/0", 0, 0, np.array([4, 5, 6]), np.array([7]), np.array([-1.0]), 1.0, False, True, None)
     data = training_data(list(build_sequences([turn], lambda _: True, Limits(256))))
     list(learner.train(data, plan_steps(data, learner.config, step=0), 1e-3))

@@ -85,7 +85,7 @@ def turn_row(group: str, sample: int, turn: int, prompt: Sequence[int], reply: S
 
 
 def random_rows(dialogues: int, *, seed: int = 0, turns: int = 4) -> list[Row]:
-    """Ragged dialogues of 1 to ``turns`` turns, groups of two, some advantages null or 0, some with a second segment."""
+    """Ragged dialogues of 1 to ``turns`` turns in groups of two; some advantages null or 0, some second segments."""
     random = np.random.default_rng(seed)
     rows = []
     for dialogue in range(dialogues):

@@ -171,10 +171,8 @@ class Trainer:
         """
         manifest = read_manifest(policy)
         if manifest is None or manifest.step != self.step:
-            raise InputError(
-                f"'{policy}' is {'no policy' if manifest is None else f'the policy of update {manifest.step}'}; expected"
-                f" the one of update {self.step}. Remove it and resume again."
-            )
+            found = "no policy" if manifest is None else f"the policy of update {manifest.step}"
+            raise InputError(f"'{policy}' is {found}; expected that of update {self.step}. Remove it and resume again.")
         self._saved_as(policy, manifest)
 
     def _saved_as(self, policy: Path, manifest: Manifest) -> None:
