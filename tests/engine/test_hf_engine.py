@@ -230,6 +230,18 @@ def test_the_context_limit_cuts_a_reply_and_leaves_no_room_for_another(model):
     assert replies[2].logprobs == []
 
 
+def test_an_ended_row_never_passes_the_last_position_of_the_model():
+    from transformers import GPT2Config, GPT2LMHeadModel
+
+    torch.manual_seed(0)
+    sizes = {"n_positions": 32, "n_embd": 32, "n_layer": 2, "n_head": 4, "initializer_range": 0.3}
+    model = GPT2LMHeadModel(GPT2Config(vocab_size=300, **sizes)).eval()
+    requests = [GenerationRequest([30 + row] * (30 if row == 0 else 4), seed=row) for row in range(8)]
+    replies = HfEngine(model, stop_ids=[]).generate_block(requests, SAMPLING)
+    assert [len(reply.reply_ids) for reply in replies] == [2, *[24] * 7]
+    assert mean_difference(model, requests, replies) < 1e-5
+
+
 def test_greedy_replies_take_the_most_probable_token(model):
     engine = HfEngine(model, stop_ids=[])
     request = GenerationRequest([30, 31, 32], seed=5)

@@ -49,6 +49,19 @@ def test_what_the_template_adds_to_a_reply_has_mask_zero():
     assert mask.index(1) - 1 == 1
 
 
+def test_a_space_that_the_template_writes_before_the_end_of_turn_is_not_added_after_it():
+    def spaced(messages, _):
+        return "".join(message["content"] + " <eot>\n" for message in messages)
+
+    context = DialogueContext(ChatTemplate(ToyTokenizer(spaced)))
+    context.open([user("he")])
+    context.add_reply([1, 2, 9], "hello", "stop")
+    space = 100 + ord(" ")
+    assert context.next([user("he")]).new_ids == [8, 1, space, 9, 8]
+    context.add_reply([1, 2], "hello", "length")
+    assert context.next([user("he")]).new_ids == [space, 9, 8, 1, space, 9, 8]
+
+
 def test_a_reply_cut_by_length_gets_the_end_of_turn_untrained():
     context = toy_context()
     context.open([user("he")])

@@ -114,9 +114,10 @@ class BlockDecoder:
                 moved = self._unfinished_first(ended[:active], unfinished)
                 order[:active], lengths[:active], ended[:active] = (a[:active][moved] for a in (order, lengths, ended))
                 tokens, active = tokens[moved], unfinished
-            now, going = lengths[:active, None], ~ended[:active]
-            logits_RV = self._forward(tokens[:active, None], now, np.where(going[:, None], now + 1, 0), 0)
-            lengths[:active] += going
+            # An ended row stays where it is: what it writes there is overwritten when its dialogue goes on.
+            now = lengths[:active, None]
+            logits_RV = self._forward(tokens[:active, None], now, now + 1, 0)
+            lengths[:active] += ~ended[:active]
         return Drawn(tokens_RT, logprobs_RT, counts_R, stopped_R, order)
 
     def _unfinished_first(self, ended: np.ndarray, unfinished: int) -> np.ndarray:

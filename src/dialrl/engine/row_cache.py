@@ -1,8 +1,8 @@
 """Keys and values of a block of dialogues: one row a dialogue, written in place, without gaps.
 
 transformers' own cache grows by copying everything at every token and gives all rows one length. Here a row holds the
-token at position p in column p + 1, whatever the other rows hold; column 0 takes what is to be forgotten (padding, rows
-that have ended) and is never attended to by a real token. Not here: whose row it is (``dialrl.engine.hf``).
+token at position p in column p + 1, whatever the other rows hold; column 0 takes
+padding and is never attended to by a real token. Not here: whose row it is (``dialrl.engine.hf``).
 """
 
 from collections.abc import Sequence
