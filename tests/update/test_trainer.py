@@ -166,8 +166,23 @@ def test_state_of_another_architecture_is_refused(policy: Path, files: list[Path
     run(policy, files[:1], tmp_path / "p1", UpdateConfig(**BASE))
     trainer = Trainer.open(tmp_path / "p1", UpdateConfig(**BASE))
     smaller = Learner(tiny_model(layers=1), UpdateConfig(**BASE))
-    with pytest.raises(InputError, match=r"belongs to another architecture.*--fresh-optimizer"):
+    with pytest.raises(InputError, match=r"'model.layers.1.*which the policy does not have.*--fresh-optimizer"):
         Trainer(smaller, tmp_path, "sha256:x", state=trainer._state())
+
+
+def test_a_state_of_other_shapes_is_refused(policy: Path, files: list[Path], tmp_path: Path) -> None:
+    run(policy, files[:1], tmp_path / "p1", UpdateConfig(**BASE))
+    state = Trainer.open(tmp_path / "p1", UpdateConfig(**BASE))._state()
+    state.moments["exp_avg.model.norm.weight"] = torch.zeros(3)  # type: ignore[index]
+    with pytest.raises(InputError, match=r"'exp_avg.model.norm.weight': got \(3,\), the policy's has shape \(16,\)"):
+        Trainer(Learner(tiny_model(), UpdateConfig(**BASE)), tmp_path, "sha256:x", state=state)
+
+
+def test_a_trainer_directory_that_is_not_whole_is_refused(policy: Path, files: list[Path], tmp_path: Path) -> None:
+    run(policy, files[:1], tmp_path / "p1", UpdateConfig(**BASE))
+    (tmp_path / "p1" / "trainer" / "trainer.json").unlink()
+    with pytest.raises(InputError, match=r"trainer.json' does not exist: the policy directory is not whole"):
+        Trainer.open(tmp_path / "p1", UpdateConfig(**BASE))
 
 
 def test_on_policy_figures(policy: Path, tmp_path: Path) -> None:

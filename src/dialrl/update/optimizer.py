@@ -8,7 +8,7 @@ import torch
 from dialrl.errors import InputError
 from dialrl.update.config import UpdateConfig
 
-MOMENTS = ("exp_avg", "exp_avg_sq")
+STATE = ("exp_avg", "exp_avg_sq", "step")
 
 
 def build_optimizer(model: Any, config: UpdateConfig) -> torch.optim.AdamW:
@@ -40,39 +40,43 @@ def set_learning_rate(optimizer: torch.optim.AdamW, value: float) -> None:
 
 
 def moments_of(optimizer: torch.optim.AdamW, model: Any) -> dict[str, torch.Tensor]:
-    """Both moments of every parameter as ``exp_avg.NAME`` and ``exp_avg_sq.NAME``; empty before the first step."""
+    """AdamW's state of every parameter that has one, as ``exp_avg.NAME``, ``exp_avg_sq.NAME`` and ``step.NAME``."""
     tensors: dict[str, torch.Tensor] = {}
     for name, parameter in trainable_parameters(model).items():
         state = optimizer.state.get(parameter) or {}
-        tensors |= {f"{moment}.{name}": state[moment].detach() for moment in MOMENTS if moment in state}
+        tensors |= {f"{entry}.{name}": state[entry].detach() for entry in STATE if entry in state}
     return tensors
 
 
 def restore_moments(
-    optimizer: torch.optim.AdamW, model: Any, tensors: Mapping[str, torch.Tensor], steps: int, *, where: str
+    optimizer: torch.optim.AdamW, model: Any, tensors: Mapping[str, torch.Tensor], *, where: str
 ) -> None:
-    """Put stored moments back; ``steps`` is the number of optimiser steps they have seen.
+    """Put a stored state back; a parameter that never had a gradient has none.
 
-    Raises InputError when they belong to another architecture.
+    Raises InputError when it belongs to another architecture.
     """
-    if not tensors:
-        return
     parameters = trainable_parameters(model)
-    expected = {f"{moment}.{name}" for name in parameters for moment in MOMENTS}
-    if set(tensors) != expected:
-        first = sorted(set(tensors) ^ expected)[0]
-        raise InputError(f"{where} belongs to another architecture: '{first}' is on one side only. {_REMEDY}")
+    unknown = {name.split(".", 1)[1] for name in tensors} - set(parameters)
+    if unknown:
+        raise InputError(f"{where} holds '{min(unknown)}', which the policy does not have. {_REMEDY}")
     for name, parameter in parameters.items():
-        state: dict[str, torch.Tensor] = {"step": torch.tensor(float(steps), device=parameter.device)}
-        for moment in MOMENTS:
-            stored = tensors[f"{moment}.{name}"]
-            if stored.shape != parameter.shape:
-                raise InputError(
-                    f"{where}, '{moment}.{name}' has shape {tuple(stored.shape)}; the policy's parameter has"
-                    f" {tuple(parameter.shape)}. {_REMEDY}"
-                )
-            state[moment] = stored.to(device=parameter.device, dtype=parameter.dtype).clone()
-        optimizer.state[parameter] = state
+        stored = {entry: tensors[f"{entry}.{name}"] for entry in STATE if f"{entry}.{name}" in tensors}
+        if stored:
+            optimizer.state[parameter] = _placed(stored, name, parameter, where)
+
+
+def _placed(
+    stored: Mapping[str, torch.Tensor], name: str, parameter: torch.Tensor, where: str
+) -> dict[str, torch.Tensor]:
+    for entry in STATE:
+        shape = () if entry == "step" else tuple(parameter.shape)
+        found = tuple(stored[entry].shape) if entry in stored else "no value"
+        if found != shape:
+            raise InputError(f"{where}, '{entry}.{name}': got {found}, the policy's has shape {shape}. {_REMEDY}")
+    return {
+        entry: tensor.to(device=parameter.device, dtype=torch.float32 if entry == "step" else parameter.dtype).clone()
+        for entry, tensor in stored.items()
+    }
 
 
 _REMEDY = "Use --fresh-optimizer to train this policy without its stored state."

@@ -63,7 +63,7 @@ def read_manifest(policy: Path) -> Manifest | None:
                 f"'{policy}' has a model/ but no {MANIFEST}: it was never completed. Run the update again."
             )
         return None
-    content = _json(file)
+    content = read_json(file)
     if content.pop("format", None) != "dialrl policy" or content.pop("format_version", None) != FORMAT_VERSION:
         raise InputError(f"'{file}' is no policy manifest of format version {FORMAT_VERSION}. Write the policy again.")
     inputs = tuple(InputFile(**entry) for entry in content.pop("inputs", ()))
@@ -130,7 +130,7 @@ def save_model(model: Any, source: Path, directory: Path, *, rounded: bool = Fal
     if rounded:
         tensors = {name: tensor.detach().bfloat16() for name, tensor in model.named_parameters()}
         model.save_pretrained(directory, state_dict=tensors)
-        configuration = _json(directory / "config.json") | {"dtype": "bfloat16"}
+        configuration = read_json(directory / "config.json") | {"dtype": "bfloat16"}
         (directory / "config.json").write_text(json.dumps(configuration, indent=2, sort_keys=True), encoding="utf-8")
     else:
         model.save_pretrained(directory)
@@ -164,7 +164,10 @@ def write_metrics(rows: Sequence[Mapping[str, Any]], directory: Path) -> None:
     (directory / METRICS).write_text("".join(lines), encoding="utf-8")
 
 
-def _json(file: Path) -> dict[str, Any]:
+def read_json(file: Path) -> dict[str, Any]:
+    """The object in a JSON file of a policy directory. Raises InputError when there is none."""
+    if not file.is_file():
+        raise InputError(f"'{file}' does not exist: the policy directory is not whole. Write the policy again.")
     try:
         content = json.loads(file.read_text(encoding="utf-8"))
     except ValueError as error:

@@ -92,7 +92,7 @@ class Trainer:
     def _restore(self, state: TrainerState) -> None:
         where = f"The trainer state beside '{self.source}'"
         restore_master_weights(self.learner.model, state.master, where=where)
-        restore_moments(self.learner.optimizer, self.learner.model, state.moments, state.optimizer_steps, where=where)
+        restore_moments(self.learner.optimizer, self.learner.model, state.moments, where=where)
         self.learner.steps = state.optimizer_steps
 
     @property

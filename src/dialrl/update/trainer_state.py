@@ -1,6 +1,6 @@
 """What a trainer must remember between two updates, beside the policy's weights: ``trainer/`` of a policy directory.
 
-Moments of AdamW and, when the weights in ``model/`` are rounded, the master weights, as safetensors shards in full
+AdamW's state and, when the weights in ``model/`` are rounded, the master weights, as safetensors shards in full
 precision; ``trainer.json`` with step, schedule, seed of the order, cursor. Not here: the weights themselves.
 """
 
@@ -16,6 +16,7 @@ from safetensors.torch import save_file
 
 from dialrl.errors import InputError
 from dialrl.update.config import UpdateConfig
+from dialrl.update.policy_directory import read_json
 
 FORMAT_VERSION = 1
 SHARD_BYTES = 4 * 2**30
@@ -67,7 +68,7 @@ def read_trainer_state(policy: Path) -> TrainerState | None:
     directory = policy / "trainer"
     if not directory.is_dir():
         return None
-    content = json.loads((directory / _FILE).read_text(encoding="utf-8"))
+    content = read_json(directory / _FILE)
     if content.get("format_version") != FORMAT_VERSION:
         raise InputError(
             f"'{directory / _FILE}' has format version {content.get('format_version')}; this dialrl reads"
