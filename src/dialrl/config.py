@@ -10,7 +10,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
-import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from dialrl.errors import MissingInputError, UsageError
@@ -103,6 +102,8 @@ def merged(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any
 
 
 def _read_one(file: Path) -> dict[str, Any]:
+    import yaml  # here: --help of a command needs no YAML
+
     if not file.is_file():
         raise MissingInputError(f"Configuration file '{file}' does not exist. Give the path of a pipeline YAML file.")
     try:
@@ -141,6 +142,8 @@ def assign(values: dict[str, Any], assignment: str) -> None:
     key, separator, text = assignment.partition("=")
     if not separator or not key.strip():
         raise UsageError(f"--set got '{assignment}'; expected key=value, for example --set gamma=0.9.")
+    import yaml
+
     *parents, last = key.strip().split(".")
     target = values
     for parent in parents:

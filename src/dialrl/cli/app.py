@@ -4,6 +4,7 @@ Only the module of the command being run (or explained) is imported; for the ove
 sentence. So ``dialrl --help`` costs little more than typer itself. Not here: any command.
 """
 
+import os
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -80,6 +81,8 @@ def asked_command(arguments: Sequence[str]) -> str | None:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Entry point of the ``dialrl`` command."""
     given = list(sys.argv[1:] if arguments is None else arguments)
+    # pydantic looks through every installed package for plugins of its own at its first model: 0.03 s of each start.
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     from dialrl.cli.failure import reported
 
     with reported(debug="--debug" in given):

@@ -67,11 +67,6 @@ def _grade_rows(verdict: TurnVerdict) -> list[dict[str, Any]] | None:
     return [vars(grade) for grade in verdict.grades]
 
 
-def missing(error: str) -> TurnVerdict:
-    """The verdict of a judgement that could not be had."""
-    return TurnVerdict(grades=(), status="missing", error=error)
-
-
 def with_stop_turn(rows: Sequence[dict[str, Any]], stop_turn: int | None) -> None:
     """Write ``stop_turn`` on every row of a dialogue."""
     for row in rows:

@@ -16,9 +16,10 @@ import pyarrow as pa
 from dialrl.concurrency import run_async
 from dialrl.environment.registry import open_environment
 from dialrl.errors import FailureThresholdError
+from dialrl.judge.asking import ask, missing
 from dialrl.judge.base import Judge, TurnVerdict
 from dialrl.judge.config import JudgeConfig
-from dialrl.judge.grading import JUDGE_COLUMNS, DialogueGrader, missing, with_stop_turn
+from dialrl.judge.grading import JUDGE_COLUMNS, DialogueGrader, with_stop_turn
 from dialrl.judge.registry import open_judge
 from dialrl.progress import SILENT, Progress
 from dialrl.scenario.card import Scenario
@@ -75,14 +76,15 @@ def _pass_on(
 
     def compute(table: pa.Table) -> Mapping[str, pa.Array]:
         counts.update(f"judgements_{status}" for status in table["judge_status"].to_pylist())
-        return {name: table[name] for name in JUDGE_COLUMNS}
+        return {name: table[name] for name in there}
 
+    there = [name for name in JUDGE_COLUMNS if name in source.names]  # an imported file may lack some
     transform(
         source,
         output,
         stage="judge",
-        adds=JUDGE_COLUMNS,
-        reads=JUDGE_COLUMNS,
+        adds=there,
+        reads=there,
         compute=compute,
         record=lambda: _record(source, config, counts, passed_on=True),
         slim=slim,
@@ -172,13 +174,8 @@ class _Grading:
         if row.get("status") == "error":
             return missing("the dialogue failed in the rollout")
         seed = seed_for(self.config.seed, 0, row["group_id"], row["sample"], row["turn"], "judge")
-        try:
-            call = self.judge.grade(scenario, dialogue, row["turn"], seed)
-            return await asyncio.wait_for(call, self.config.call_timeout_seconds)
-        except TimeoutError:
-            return missing("timeout")
-        except Exception as error:  # noqa: BLE001 - a judgement that breaks is data, whatever the judge raised
-            return missing(f"{type(error).__name__}: {error}"[:500])
+        call = self.judge.grade(scenario, dialogue, row["turn"], seed)
+        return await ask(call, self.rubric, timeout_seconds=self.config.call_timeout_seconds)
 
 
 def _first_of_groups(dialogues: Sequence[list[Row]]) -> Iterator[tuple[str, list[Row]]]:

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 from dialrl.engine.base import Generation, GenerationRequest
 from dialrl.environment.base import (
+    END_REASONS,
     TERMINATED_REASONS,
     TRUNCATED_REASONS,
     DialogueSession,
@@ -20,8 +21,10 @@ from dialrl.environment.base import (
     EnvironmentStep,
     PolicyReply,
 )
+from dialrl.errors import RunError
+from dialrl.judge.asking import ask
 from dialrl.judge.base import Judge
-from dialrl.judge.grading import DialogueGrader, missing, with_stop_turn
+from dialrl.judge.grading import DialogueGrader, with_stop_turn
 from dialrl.model.context import DialogueContext, History, TurnPrompt
 from dialrl.model.template import ChatTemplate
 from dialrl.rollout.plan import DialoguePlan
@@ -145,6 +148,11 @@ class DialogueRun:
             step = await self._timed(session.respond(reply, state))
         except CallTimeoutError:
             return EnvironmentStep((), "timeout")
+        if step.end_reason is not None and step.end_reason not in END_REASONS:
+            raise RunError(
+                f"Environment '{self.setting.environment.name}' ended a dialogue with '{step.end_reason}'; known:"
+                f" {', '.join(END_REASONS)}."
+            )
         if step.end_reason is None and reply.turn + 1 >= self.setting.max_turns:
             return EnvironmentStep(step.messages, "turn_limit", step.outcome, step.flags)
         return step
@@ -171,10 +179,8 @@ class DialogueRun:
         if live is None or self._grader is None:
             return None
         seed = self._seed(reply.turn, "judge")
-        try:
-            verdict = await self._timed(live.judge.grade(self.plan.group.scenario, self._dialogue, reply.turn, seed))
-        except CallTimeoutError:
-            verdict = missing("timeout")
+        call = live.judge.grade(self.plan.group.scenario, self._dialogue, reply.turn, seed)
+        verdict = await ask(call, live.rubric, timeout_seconds=self.setting.call_timeout_seconds)
         row.update(self._grader.add(verdict, turn=reply.turn))
         return DialogueState(self._grader.deficit, self._grader.position, self._grader.stop_reason)
 
