@@ -17,7 +17,7 @@ from dialrl.errors import InputError
 from dialrl.trajectory.layout import Layout
 from dialrl.trajectory.lineage import Lineage
 from dialrl.trajectory.reader import TrajectoryFile
-from dialrl.trajectory.schema import COLUMNS, KEYS, column_for, schema_for
+from dialrl.trajectory.schema import COLUMNS, DYNAMIC_COLUMNS, KEYS, column_for, schema_for
 from dialrl.trajectory.writer import TrajectoryWriter, refuse_existing
 
 _COUNTED = ("status", "finish_reason", "end_reason", "judge_status", "environment")
@@ -134,8 +134,9 @@ def materialize(source: TrajectoryFile, output: Path, *, overwrite: bool = False
 
 
 def describe_schema(names: Sequence[str] | None = None) -> list[Mapping[str, str]]:
-    """Name, type, stage, rows and meaning of ``names`` (default: every fixed column)."""
-    columns = [column_for(name) for name in (COLUMNS if names is None else names)]
+    """Name, type, stage, rows and meaning of ``names`` (default: every column there can be)."""
+    known = [*COLUMNS.values(), *DYNAMIC_COLUMNS]
+    columns = known if names is None else [column_for(name) for name in names]
     return [
         {"name": c.name, "type": str(c.type), "stage": c.stage, "rows": c.rows, "description": c.description}
         for c in columns

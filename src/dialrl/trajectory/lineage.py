@@ -15,7 +15,7 @@ from typing import Any
 
 from dialrl.errors import InputError
 from dialrl.trajectory.atomic import write_text
-from dialrl.trajectory.schema import SCHEMA_VERSION
+from dialrl.trajectory.schema import SCHEMA_VERSION, STAGES, outlives
 
 METADATA_KEY = b"dialrl"
 
@@ -64,6 +64,11 @@ class Lineage:
         """This lineage with one more record, for a whole (not slim) file."""
         return Lineage((*self.records, record))
 
+    def outliving(self, rerun: str) -> tuple[StageRecord, ...]:
+        """The records that still hold once the stage ``rerun`` has run again."""
+        first = STAGES[0]  # imports and the like stand in the place of a rollout
+        return tuple(r for r in self.records if outlives(r.stage if r.stage in STAGES else first, rerun=rerun))
+
     def to_metadata(self) -> dict[bytes, bytes]:
         """The Parquet metadata entry: sorted JSON, so equal lineages are equal bytes."""
         content: dict[str, Any] = {"schema_version": SCHEMA_VERSION, "lineage": [asdict(r) for r in self.records]}
@@ -80,16 +85,29 @@ class Lineage:
                 f"{where} is a Parquet file but no trajectory file (metadata key 'dialrl' is absent)."
                 " Bring logged dialogues in with: dialrl import turns FILE.jsonl -o FILE.parquet"
             )
-        content = json.loads(raw)
+        content = _content(raw, where)
         found = content.get("schema_version")
         if found != SCHEMA_VERSION:
             raise InputError(
                 f"{where} has schema version {found}; this dialrl reads version {SCHEMA_VERSION}."
                 " Write it again with the dialrl version named in its lineage, or install that version."
             )
-        records = tuple(_record(entry) for entry in content["lineage"])
-        parent = content.get("parent")
-        return cls(records, None if parent is None else Parent(**parent))
+        try:
+            records = tuple(_record(entry) for entry in content["lineage"])
+            parent = None if content.get("parent") is None else Parent(**content["parent"])
+        except (KeyError, TypeError) as error:
+            raise InputError(f"{where}: its lineage cannot be read ({error!r}). Write the file again.") from None
+        return cls(records, parent)
+
+
+def _content(raw: bytes, where: str) -> dict[str, Any]:
+    try:
+        content = json.loads(raw)
+    except ValueError as error:
+        raise InputError(f"{where}: metadata key 'dialrl' is no JSON ({error}). Write the file again.") from None
+    if not isinstance(content, dict):
+        raise InputError(f"{where}: metadata key 'dialrl' holds {content!r:.80}; expected an object.")
+    return content
 
 
 def _record(entry: Mapping[str, Any]) -> StageRecord:

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 from dialrl.errors import InputError, MissingInputError
 from dialrl.trajectory.layout import Layout, check_order
 from dialrl.trajectory.lineage import InputFile, Lineage
-from dialrl.trajectory.schema import KEYS, STAGES, column_for, ordered, stage_of
+from dialrl.trajectory.schema import KEYS, STAGES, column_for, ordered, outlives, stage_of
 
 BATCH_ROWS = 65_536
 
@@ -48,16 +48,23 @@ class Shard:
 
     @cached_property
     def names(self) -> list[str]:
-        """All columns, the parent's included."""
+        """All columns: the parent's too, but for those that this file's stage made stale."""
         if self.parent is None:
             return list(self.schema.names)
-        return ordered([*self.parent.names, *self.schema.names])
+        standing = [n for n in self.parent.names if outlives(column_for(n).stage, rerun=self._stage)]
+        return ordered([*standing, *self.schema.names])
 
     @cached_property
     def records(self) -> Lineage:
         """The lineage of the whole chain."""
-        before = () if self.parent is None else self.parent.records.records
+        before = () if self.parent is None else self.parent.records.outliving(self._stage)
         return Lineage((*before, *self.lineage.records))
+
+    @property
+    def _stage(self) -> str:
+        """The stage that wrote a slim file."""
+        stage = self.lineage.records[-1].stage if self.lineage.records else STAGES[-1]
+        return stage if stage in STAGES else STAGES[-1]
 
     def field(self, name: str) -> pa.Field:
         return self.schema.field(name) if name in self.schema.names or self.parent is None else self.parent.field(name)

@@ -94,7 +94,7 @@ _TABLE: list[Column] = [
             ("usage", USAGE, "tokens of every model call made for this turn, by role"),
             ("seed", pa.int64(), "seed the reply was drawn with"),
             ("policy_digest", pa.string(), "digest of the weights that sampled the reply"),
-            ("policy_step", pa.int64(), "optimiser steps those weights had seen"),
+            ("policy_step", pa.int64(), "updates those weights had seen"),
             ("status", pa.string(), "ok, or error for a dialogue that broke"),
             ("error", pa.string(), "type and message of what broke"),
         ],
@@ -156,6 +156,15 @@ _DYNAMIC: tuple[tuple[re.Pattern[str], pa.DataType, str, str], ...] = (
 )
 
 
+# How the dynamic columns are listed.
+DYNAMIC_COLUMNS: tuple[Column, ...] = tuple(
+    Column(shown, kind, stage, "every", description)
+    for shown, (_, kind, stage, description) in zip(
+        ("reward_<channel>_status", "reward_<channel>", "advantage_<term>"), _DYNAMIC, strict=True
+    )
+)
+
+
 def column_for(name: str) -> Column:
     """The column ``name``: a fixed one, or reward_<channel>, reward_<channel>_status, advantage_<term>.
 
@@ -191,6 +200,14 @@ def ordered(names: Iterable[str]) -> list[str]:
         return (stage, 1 if fixed else 0, position.get(name, 0), name)
 
     return sorted(set(names), key=rank)
+
+
+def outlives(stage: str, *, rerun: str) -> bool:
+    """Whether what ``stage`` wrote still holds once ``rerun`` has run again: what earlier stages wrote does; judges add
+    to one another. Later stages' columns would describe other numbers.
+    """
+    before, after = STAGES.index(stage), STAGES.index(rerun)
+    return before < after or (before == after and rerun == "judge")
 
 
 def stage_of(names: Iterable[str]) -> str:

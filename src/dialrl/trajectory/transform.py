@@ -16,7 +16,7 @@ from dialrl.errors import UsageError
 from dialrl.progress import SILENT, Progress
 from dialrl.trajectory.lineage import Lineage, Parent, StageRecord
 from dialrl.trajectory.reader import BATCH_ROWS, TrajectoryFile
-from dialrl.trajectory.schema import KEYS, STAGES, column_for, ordered, schema_for
+from dialrl.trajectory.schema import KEYS, column_for, ordered, outlives, schema_for
 from dialrl.trajectory.writer import TrajectoryWriter, refuse_existing
 
 Compute = Callable[[pa.Table], Mapping[str, pa.Array | pa.ChunkedArray]]
@@ -41,6 +41,8 @@ def transform(
     ``compute`` gets tables of whole groups (keys and ``reads``). ``record`` is called last, so it can hold counts.
     """
     refuse_existing(output, overwrite=overwrite)
+    if slim:
+        _check_slim(source, output)
     kept = list(KEYS) if slim else _kept(source.names, stage, adds)
     schema = schema_for([*kept, *adds])
     progress.start(stage, source.num_rows, "turns")
@@ -55,34 +57,22 @@ def transform(
 
 def _kept(names: Sequence[str], stage: str, adds: Sequence[str]) -> list[str]:
     """Columns of earlier stages; those of the judge stage that another kind of judge wrote stay too."""
-    rank = STAGES.index(stage)
-
-    def stays(name: str) -> bool:
-        other = STAGES.index(column_for(name).stage)
-        return other < rank or (other == rank and stage == "judge")
-
-    return ordered(name for name in names if stays(name) and name not in adds)
+    return ordered(name for name in names if outlives(column_for(name).stage, rerun=stage) and name not in adds)
 
 
 def _lineage(source: TrajectoryFile, output: Path, stage: str, record: StageRecord, *, slim: bool) -> Lineage:
     if not slim:
-        return Lineage((*earlier_records(source.lineage, stage), record))
-    if len(source.shards) != 1:
-        raise UsageError(f"A slim output completes one file; {source.where} are several. Leave out --slim.")
+        return Lineage((*source.lineage.outliving(stage), record))
     parent = source.shards[0].path.resolve()
     relative = os.path.relpath(parent, output.parent.resolve())
     return Lineage((record,), Parent(Path(relative).as_posix(), source.digest()))
 
 
-def earlier_records(lineage: Lineage, stage: str) -> tuple[StageRecord, ...]:
-    """The records that still hold after ``stage`` ran again: those of earlier stages (and other judges)."""
-    rank = STAGES.index(stage)
-
-    def stays(record: StageRecord) -> bool:
-        other = STAGES.index(record.stage) if record.stage in STAGES else 0
-        return other < rank or (other == rank and stage == "judge")
-
-    return tuple(record for record in lineage.records if stays(record))
+def _check_slim(source: TrajectoryFile, output: Path) -> None:
+    if len(source.shards) != 1:
+        raise UsageError(f"A slim output completes one file; {source.where} are several. Leave out --slim.")
+    if output.resolve() == source.shards[0].path.resolve():
+        raise UsageError(f"A slim output completes its input, so it cannot replace '{output}'. Name another output.")
 
 
 def finished_before(
