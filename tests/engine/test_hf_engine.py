@@ -201,6 +201,14 @@ def test_ids_and_logprobs_are_of_equal_length(engine):
         assert all(logprob <= 0 for logprob in reply.logprobs)
 
 
+def test_a_reply_with_other_than_one_logprob_an_id_is_an_error():
+    with pytest.raises(RunError, match="3 reply ids and 2 log-probs"):
+        Generation([1, 2, 9], [-0.1, -0.2], "stop")
+    with pytest.raises(RunError, match="1 reply ids and 0 log-probs"):
+        Generation([9], [], "stop")
+    assert Generation([1, 2, 9], None, "stop").logprobs is None
+
+
 def test_a_stop_token_that_is_also_the_padding_token_is_part_of_the_reply(policy, model):
     padding = model.config.pad_token_id
     assert padding in HfEngine.open(policy).stop_ids

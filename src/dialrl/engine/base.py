@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Protocol
 
+from dialrl.errors import RunError
+
 FinishReason = Literal["stop", "length", "error"]
 
 
@@ -55,6 +57,13 @@ class Generation:
     finish_reason: FinishReason
     prompt_tokens: int = 0
     cached_tokens: int = 0
+
+    def __post_init__(self) -> None:
+        if self.logprobs is not None and len(self.logprobs) != len(self.reply_ids):
+            raise RunError(
+                f"An engine gave {len(self.reply_ids)} reply ids and {len(self.logprobs)} log-probs; expected one"
+                " log-prob for each id, or none at all. Training on this would look healthy and learn nothing."
+            )
 
 
 @dataclass(frozen=True)

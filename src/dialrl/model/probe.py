@@ -100,12 +100,16 @@ class TemplateProbe:
         return "prefix-stable: every prompt extends the ids so far"
 
 
-def probe_template(template: ChatTemplate, model: Any = None, *, turns: int = 15) -> TemplateProbe:
+def probe_template(
+    template: ChatTemplate, model: Any = None, *, stops: Sequence[int] | None = None, turns: int = 15
+) -> TemplateProbe:
     """Three turns of the real template on token ids, and the cost of both history modes over ``turns`` turns.
 
-    ``model``: the policy's model, or anything with its ``generation_config`` and ``config``, for the stop tokens.
+    ``stops``: the engine's stop tokens, where it tells them. Otherwise they are collected from ``model`` (anything with
+    ``generation_config`` and ``config``) and the template.
     """
-    stops, end = stop_ids(template, model), end_of_turn_id(template)
+    stops = list(stops or stop_ids(template, model))
+    end = end_of_turn_id(template)
     header = template.generation_prompt_text
     empty_block = _EMPTY_BLOCK.search(header)
     texts = _renderings(template, _REPLY)
