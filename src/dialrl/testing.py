@@ -281,6 +281,10 @@ class ScriptedEnvironment:
             raise InputError(f"ScriptedEnvironment has no scenario '{scenario_id}'; it has {', '.join(self._names)}.")
         return Scenario(scenario_id, "train")
 
+    def graded_outcome(self, end_reason: str, deficit: Sequence[float], position: Sequence[float]) -> float | None:
+        """None: the last step brings the outcome."""
+        return None
+
     def open(self, scenario: Scenario, seed: int) -> "ScriptedSession":
         return ScriptedSession(self, scenario, seed, self._log)
 

@@ -86,5 +86,8 @@ class Environment(Protocol):
     def find(self, scenario_id: str) -> Scenario:
         """The scenario of that id. Raises InputError when there is none."""
 
+    def graded_outcome(self, end_reason: str, deficit: Sequence[float], position: Sequence[float]) -> float | None:
+        """The outcome of a dialogue whose every turn was graded; None where the environment itself knows better."""
+
     def open(self, scenario: Scenario, seed: int) -> DialogueSession:
         """A new dialogue; ``seed`` decides everything random about the user."""

@@ -12,6 +12,7 @@ from dialrl.environment.demo.world import DemoUser
 from dialrl.errors import InputError, UsageError
 from dialrl.scenario.card import Scenario
 from dialrl.scenario.message import Message
+from dialrl.state.model import zone_distance
 
 
 class DemoEnvironment:
@@ -35,6 +36,11 @@ class DemoEnvironment:
                 if demo.scenario_id == scenario_id:
                     return _scenario(demo)
         raise InputError(f"The demo world has no scenario '{scenario_id}'. See: dialrl scenarios list")
+
+    def graded_outcome(self, end_reason: str, deficit: Sequence[float], position: Sequence[float]) -> float | None:
+        """The undiscounted sum of judge rewards: d(P_0) - d(P_T)."""
+        before, after = zone_distance([deficit, position])
+        return float(before - after)
 
     def open(self, scenario: Scenario, seed: int) -> "DemoSession":
         """A dialogue with the user of ``scenario``."""

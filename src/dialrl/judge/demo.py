@@ -1,8 +1,8 @@
 """The demo world's judge: rules on the text, no language model.
 
 It reads the scenario card (need, guardedness) and the transcript, and sees a reply through
-``dialrl.environment.demo.acts.features`` alone. Levels only; the state model does the arithmetic. Two optional faults for
-the laboratory: noise (a level moved by one step) and missing judgements, both decided by a seed.
+``dialrl.environment.demo.acts.features`` alone. Levels only; the state model does the arithmetic. Two optional faults
+for the laboratory: noise (a level moved by one step) and missing judgements, both decided by a seed.
 """
 
 import random
@@ -24,8 +24,8 @@ EVIDENCE_CHARACTERS = 120
 class DemoJudge:
     """Grades replies of the demo world.
 
-    ``noise``: probability that an indicator's level moves by one step (within its range). ``missing``: probability that a
-    judgement fails. Both 0 by default; drawn from (seed, scenario, turn), so the same call gives the same verdict.
+    ``noise``: probability that an indicator's level moves by one step (within its range). ``missing``: probability
+    that a judgement fails. Both 0 by default; drawn from (seed, scenario, turn), so the same call gives the same verdict.
     """
 
     name = "demo"
@@ -54,9 +54,8 @@ class DemoJudge:
         """
         lines = spoken(transcript)[: 2 * turn + 2]
         if turn < 0 or len(lines) < 2 * turn + 2:
-            raise InputError(
-                f"The transcript of {scenario.scenario_id} has {len(lines) // 2} replies, not turn {turn}."
-            )
+            raise InputError(f"The dialogue of {scenario.scenario_id} has {len(lines) // 2} replies, no turn {turn}.")
+
         draws = random.Random(f"demo judge {seed} {scenario.scenario_id} {turn}")
         if draws.random() < self.missing:
             return TurnVerdict((), "missing", error="The demo judge was set to fail at random and failed here.")

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from dialrl.environment.base import Environment
 from dialrl.judge.base import TurnVerdict
 from dialrl.state.rubric import Rubric
 from dialrl.state.rules import StopRules
@@ -30,7 +31,7 @@ class DialogueGrader:
 
     def __post_init__(self) -> None:
         self._tracker = StopTracker(self.deficit, self.rules)
-        self._turns = 0
+        self._missing = 0
         self.stop_turn: int | None = None
         self.stop_reason: str | None = None
 
@@ -41,6 +42,7 @@ class DialogueGrader:
     def add(self, verdict: TurnVerdict, *, turn: int) -> dict[str, Any]:
         """Judge columns of one row, ``stop_turn`` apart, which is known at the end of the dialogue."""
         increment = self._increment(verdict)
+        self._missing += increment is None
         reason = self._tracker.add(increment)
         if reason is not None and self.stop_turn is None:
             self.stop_turn, self.stop_reason = turn, reason
@@ -54,6 +56,13 @@ class DialogueGrader:
             "judge_status": verdict.status,
             "judge_error": verdict.error,
         }
+
+    def outcome(self, environment: Environment, end_reason: str | None) -> float | None:
+        """The graded dialogue's outcome; null when a judgement is missing or the environment has none from grades."""
+        if self._missing or end_reason is None or end_reason == "error":
+            return None
+        reason = end_reason if self.stop_reason is None else self.stop_reason
+        return environment.graded_outcome(reason, self.deficit, self.position)
 
     def _increment(self, verdict: TurnVerdict) -> list[float] | None:
         if verdict.status == "missing":

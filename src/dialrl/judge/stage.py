@@ -14,6 +14,7 @@ from typing import Any
 import pyarrow as pa
 
 from dialrl.concurrency import run_async
+from dialrl.environment.base import Environment
 from dialrl.environment.registry import open_environment
 from dialrl.errors import FailureThresholdError
 from dialrl.judge.asking import ask, missing
@@ -35,7 +36,9 @@ from dialrl.trajectory.schema import KEYS
 from dialrl.trajectory.transform import finished_before, transform
 
 Row = dict[str, Any]
-READS = (*KEYS, "scenario_id", "environment", "messages", "reply", "status")
+READS = (*KEYS, "scenario_id", "environment", "messages", "reply", "status", "end_reason", "outcome")
+# The outcome may follow from the grades, as in the demo world.
+WRITES = (*JUDGE_COLUMNS, "outcome")
 
 
 def judge_dialogues(
@@ -102,6 +105,8 @@ class _Grading:
         self.judge: Judge = open_judge(config.judge, config.judge_options)
         self.rubric: Rubric = load_rubric(self.judge.rubric)
         self.counts: Counter[str] = Counter()
+        self._environments: dict[str, Environment] = {}
+        self._reads = [name for name in READS if name in source.names]
 
     def run(self, *, overwrite: bool, resume: bool, slim: bool) -> Counter[str]:
         identity = {"options": self.config.semantic_values(), "input": self.source.digest()}
@@ -112,7 +117,7 @@ class _Grading:
             self.source,
             self.output,
             stage="judge",
-            adds=JUDGE_COLUMNS,
+            adds=WRITES,
             reads=(),
             compute=lambda table: self._graded(parts, next(blocks)),
             record=lambda: _record(self.source, self.config, self.counts, passed_on=False),
@@ -126,16 +131,16 @@ class _Grading:
     def _grade_blocks(self, parts: Parts) -> None:
         done = parts.done()
         self.progress.start("judge", self.source.num_rows, "turns")
-        for number, table in enumerate(self.source.groups(READS, self.config.batch_rows)):
+        for number, table in enumerate(self.source.groups(self._reads, self.config.batch_rows)):
             if number not in done:
                 rows = run_async(self._grade_block(list(table_to_dialogues(table))))
-                parts.write(number, rows_to_table(rows, [*KEYS, *JUDGE_COLUMNS]))
+                parts.write(number, rows_to_table(rows, [*KEYS, *WRITES]))
             self.progress.advance(table.num_rows)
 
     def _graded(self, parts: Parts, block: int) -> Mapping[str, pa.ChunkedArray]:
         table = parts.read(block)
         self.counts.update(f"judgements_{status}" for status in table["judge_status"].to_pylist())
-        return {name: table[name] for name in JUDGE_COLUMNS}
+        return {name: table[name] for name in WRITES}
 
     async def _grade_block(self, dialogues: Sequence[list[Row]]) -> list[Row]:
         gate = asyncio.Semaphore(self.config.concurrency)
@@ -152,8 +157,12 @@ class _Grading:
         return await self.judge.assess(self._scenario(first), opening, seed)
 
     def _scenario(self, row: Row) -> Scenario:
-        environment = open_environment(row["environment"], self.config.environment_options)
-        return environment.find(row["scenario_id"])
+        return self._environment(row["environment"]).find(row["scenario_id"])
+
+    def _environment(self, name: str) -> Environment:
+        if name not in self._environments:
+            self._environments[name] = open_environment(name, self.config.environment_options)
+        return self._environments[name]
 
     async def _grade_dialogue(
         self, rows: Sequence[Row], deficit: tuple[float, ...], gate: asyncio.Semaphore
@@ -168,7 +177,14 @@ class _Grading:
                 keys = {key: row[key] for key in KEYS}
                 graded.append({**keys, **grader.add(verdict, turn=row["turn"])})
         with_stop_turn(graded, grader.stop_turn)
+        graded[-1]["outcome"] = self._outcome(rows[-1], grader)
         return graded
+
+    def _outcome(self, last: Row, grader: DialogueGrader) -> float | None:
+        """The environment's own outcome, else the one that follows from the grades."""
+        if last.get("outcome") is not None:
+            return float(last["outcome"])
+        return grader.outcome(self._environment(last["environment"]), last.get("end_reason"))
 
     async def _verdict(self, scenario: Scenario, dialogue: Sequence[Message], row: Row) -> TurnVerdict:
         if row.get("status") == "error":

@@ -201,6 +201,8 @@ class DialogueRun:
             last["flags"] = [*(last.get("flags") or ()), *step.flags]
         if self._grader is not None:
             with_stop_turn(self.rows, self._grader.stop_turn)
+            if step.outcome is None:
+                last["outcome"] = self._grader.outcome(self.setting.environment, reason)
         return self.rows
 
     def _final_ids(self, step: EnvironmentStep) -> list[int]:

@@ -106,7 +106,11 @@ _TABLE: list[Column] = [
             ("end_reason", pa.string(), "why the dialogue ended (see the list of reasons)"),
             ("terminated", pa.bool_(), "the dialogue came to an end of its own"),
             ("truncated", pa.bool_(), "the dialogue was cut by a limit"),
-            ("outcome", pa.float64(), "the dialogue's outcome as its environment defines it"),
+            (
+                "outcome",
+                pa.float64(),
+                "outcome as the environment defines it; from judge where it follows from the grades",
+            ),
             ("final_messages", MESSAGES, "messages that followed the last reply"),
             ("final_ids", IDS, "token ids that followed the last reply"),
         ],

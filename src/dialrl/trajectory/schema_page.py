@@ -12,10 +12,10 @@ from dialrl.trajectory.schema import COLUMNS, SCHEMA_VERSION, STAGES, Column
 
 _HEAD = f"""# The trajectory file
 
-Schema version {SCHEMA_VERSION}. Parquet with zstd, **one row per policy turn**, sorted by (`group_id`, `sample`, `turn`). A dialogue
-never crosses a row group, a group never crosses a shard. A stage copies what it reads and adds its columns, so each file
-is whole in itself; with `--slim` it writes the keys and its own columns, and reading joins them with the file they
-complete (`dialrl inspect FILE --materialize -o WHOLE` makes one whole file of them).
+Schema version {SCHEMA_VERSION}. Parquet with zstd, **one row per policy turn**, sorted by (`group_id`, `sample`,
+`turn`). A dialogue never crosses a row group, a group never crosses a shard. A stage copies what it reads and adds its
+columns, so each file is whole in itself; with `--slim` it writes the keys and its own columns, and reading joins them
+with the file they complete (`dialrl inspect FILE --materialize -o WHOLE` makes one whole file of them).
 
 * **null means not known.** Never 0, never NaN, never a sentinel. A failed dialogue or judgement is a row with a status.
 * **Ids are the truth.** `reply` is the decoding of `reply_ids`; broken bytes are U+FFFD, and the row is flagged.
