@@ -15,7 +15,7 @@ class JudgeConfig(StageConfig):
     stop: StopRules = semantic(StopRules(), help="Stop rules replayed over the grades (column stop_turn).")
     regrade: bool = semantic(False, help="Grade again what was graded in the rollout; else those grades are passed on.")
     seed: int = semantic(0, help="Seed of a judge that draws.")
-    max_missing: float = semantic(
+    max_missing: float = operational(
         0.3, help="Share of missing judgements above which the command exits with 1 (the file is written).", ge=0, le=1
     )
     concurrency: int = operational(64, help="Dialogues graded side by side.", ge=1)

@@ -45,7 +45,7 @@ class RolloutConfig(StageConfig):
         "keep", help="A group with a failed dialogue: keep its good dialogues, or leave the group out of training."
     )
     attempts: int = semantic(2, help="Times a dialogue is tried before its failure is recorded.", ge=1)
-    max_failed: float = semantic(
+    max_failed: float = operational(
         0.1, help="Share of failed dialogues above which the command exits with 1.", ge=0, le=1
     )
     block_dialogues: int = semantic(64, help="Dialogues that a block engine works on together.", ge=1)

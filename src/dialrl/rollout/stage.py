@@ -5,7 +5,7 @@ and equals the unbroken one. Not here: a dialogue (``dialogue``), which dialogue
 """
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,7 @@ from dialrl.model.probe import TemplateProbe, probe_template
 from dialrl.model.template import ChatTemplate
 from dialrl.progress import SILENT, Progress
 from dialrl.rollout.block import run_block
+from dialrl.rollout.broken import leave_out_broken_groups
 from dialrl.rollout.config import RolloutConfig
 from dialrl.rollout.degenerate import degenerate_groups
 from dialrl.rollout.dialogue import LiveGrading, Row, Setting
@@ -164,7 +165,9 @@ class Rollout:
 
     def _kept_tables(self, numbers: Sequence[int]) -> Iterator[pa.Table]:
         """The blocks of the output in file order, groups that were replaced left out."""
-        tables = map(self.parts.read, numbers)
+        tables: Iterable[pa.Table] = map(self.parts.read, numbers)
+        if self.config.broken_groups == "drop":
+            tables = leave_out_broken_groups(list(tables))
         if not self.dropped:
             yield from tables
             return
