@@ -25,7 +25,7 @@ class DemoJudge:
     """Grades replies of the demo world.
 
     ``noise``: probability that an indicator's level moves by one step (within its range). ``missing``: probability
-    that a judgement fails. Both 0 by default; drawn from (seed, scenario, turn), so the same call gives the same verdict.
+    that a judgement fails. Both 0 by default; drawn from (seed, scenario, turn): the same call, the same verdict.
     """
 
     name = "demo"
@@ -55,7 +55,6 @@ class DemoJudge:
         lines = spoken(transcript)[: 2 * turn + 2]
         if turn < 0 or len(lines) < 2 * turn + 2:
             raise InputError(f"The dialogue of {scenario.scenario_id} has {len(lines) // 2} replies, no turn {turn}.")
-
         draws = random.Random(f"demo judge {seed} {scenario.scenario_id} {turn}")
         if draws.random() < self.missing:
             return TurnVerdict((), "missing", error="The demo judge was set to fail at random and failed here.")

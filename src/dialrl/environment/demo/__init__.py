@@ -1,12 +1,12 @@
 """The demo world: a scripted user, a rule judge and exact reference values, with nothing to download.
 
-It is a finite, partly hidden Markov decision process, so the best possible policy is known exactly and a learned one can
-be placed between silence (share 0) and that optimum (share 1). In a page:
+It is a finite, partly hidden Markov decision process, so the best possible policy is known exactly and a learned one
+can be placed between silence (share 0) and that optimum (share 1). In a page:
 
-**Who.** A user feels one of 16 feelings about one of 20 topics and keeps back one of 20 details. Hidden from the policy:
-the *need* (which axis lacks most: P_0 is -12 on it and -7 on the two others), whether the user is *guarded* (trust
-needed before a question is answered: 2, else 1), and the detail. The opening's wording shows the need, names feeling and
-topic, and sounds guarded or open; it is right about that three times in four.
+**Who.** A user feels one of 16 feelings about one of 20 topics and keeps back one of 20 details. Hidden from the
+policy: the *need* (which axis lacks most: P_0 is -12 on it and -7 on the two others), whether the user is *guarded*
+(trust needed before a question is answered: 2, else 1), and the detail. The opening's wording shows the need, names
+feeling and topic, and sounds guarded or open; it is right about that three times in four.
 
 **State.** need, guarded; what was gained on C, A, P; how often each act has helped; trust 0..3; the act before; whether
 the detail is told; whether the moment is *raw*. At most 8 policy turns.
@@ -35,10 +35,10 @@ The same act (VALIDATE to EMPOWER) twice in a row: A.Neg -1 and nothing else. Le
 state model's table; the reward of a turn is the zone distance it takes away (channel ``incremental-distance``).
 
 **Transitions.** Before the detail is told, an act with a positive level adds 1 to trust, a refused question takes 1.
-A question is answered if the moment is steady, trust is enough, and the act before was no question; the user then tells
-the detail. Otherwise the next moment is raw with probability 0.15; if not, the line shows: refused, hurt (some level was
-negative), eased (detail told), or else *warm* or *cool*: whether trust is enough, wrong one time in five. The user says
-goodbye when every axis is in the zone.
+A question is answered if the moment is steady, trust is enough, and the act before was no question; the user then
+tells the detail. Otherwise the next moment is raw with probability 0.15; if not, the line shows: refused, hurt (some
+level was negative), eased (detail told), or else *warm* or *cool*: whether trust is enough, wrong one time in five. The
+user says goodbye when every axis is in the zone.
 
 **So** kind words earn a little at once and soon nothing; asking earns nothing at once, and opens what is worth most.
 

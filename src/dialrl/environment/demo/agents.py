@@ -32,7 +32,10 @@ def belief_of(seen: Track, prior: float) -> float:
 
 @dataclass(frozen=True)
 class PlannedAgent:
-    """Says what a planner would do, given the transcript alone. ``prior``: P(guarded | need, how the opening sounds)."""
+    """Says what a planner would do, given the transcript alone.
+
+    ``prior``: P(guarded | need, whether the opening sounds guarded), see ``prior_guarded``.
+    """
 
     kind: Planner
     prior: dict[tuple[int, bool], float]

@@ -29,7 +29,7 @@ _PIECE = re.compile(r" ?[A-Za-z]+| ?[^\sA-Za-z]+")
 
 
 def vocabulary() -> list[str]:
-    """Every word of the demo world as the byte-level pre-tokenizer cuts it, sorted; a leading space belongs to a word."""
+    """Every word of the demo world as the byte-level pre-tokenizer cuts it (a leading space is part of it), sorted."""
     heads = [head for heads in OPENINGS for head in heads]
     tails = [f" {tail}" for tails in OPENING_TAILS for tail in tails]
     lines = [line for lines in LINES.values() for line in lines]

@@ -61,13 +61,17 @@ class DemoReference:
 
 
 def outcomes(state: State, belief: float, act: Act) -> list[Outcome]:
-    """Everything that can follow ``act``, where ``belief`` is the probability that the user is guarded."""
+    """Everything that can follow ``act``, where ``belief`` is the probability that the user is guarded.
+
+    Once the detail is told nothing depends on that any more, so the belief is put to 0 and many branches become one.
+    """
     found = []
     for symbol, after, reward, if_open, if_guarded in _transitions(state, act):
         open_weight, guarded_weight = (1.0 - belief) * if_open, belief * if_guarded
         total = open_weight + guarded_weight
         if total > 0.0:
-            found.append(Outcome(symbol, total, after, round(guarded_weight / total, 10), reward))
+            told = 0.0 if after.revealed else round(guarded_weight / total, 10)
+            found.append(Outcome(symbol, total, after, told, reward))
     return found
 
 
@@ -109,6 +113,12 @@ def _best(values: Sequence[tuple[float, Act]]) -> tuple[float, Act]:
     return next((value, act) for value, act in values if value >= top - _TIE)
 
 
+@cache
+def _last_turn(state: State) -> tuple[float, Act]:
+    """With one reply left a question cannot pay, and every other act's reward is certain, whatever the belief."""
+    return _best([(_transitions(state, act)[0][2], act) for act in useful_acts(state) if act is not Act.ASK])
+
+
 class BeliefPlanner:
     """Dynamic programming for one planner and turn limit; every value is computed once and kept."""
 
@@ -121,6 +131,8 @@ class BeliefPlanner:
         """(expected sum of rewards from ``turn`` on, the act to take now)."""
         if turn >= self.turn_limit or state.distance == 0:
             return 0.0, Act.SILENT
+        if turn == self.turn_limit - 1 and self.planner == "optimum":
+            return _last_turn(state)
         key = (turn, state, belief)
         if key not in self._known:
             self._known[key] = self._compute(turn, state, belief)

@@ -23,14 +23,15 @@ Mixture = Mapping[Act, float]
 
 @dataclass(frozen=True)
 class Behaviour:
-    """How often each act is chosen: before the user has told the detail, and after."""
+    """How often each act is chosen: as the first reply, before the user has told the detail, and after."""
 
+    first: Mixture
     before: Mixture
     after: Mixture
 
-    def act(self, revealed: bool, draw: float) -> Act:
+    def act(self, turn: int, revealed: bool, draw: float) -> Act:
         """The act that ``draw`` in [0, 1) picks."""
-        mixture = self.after if revealed else self.before
+        mixture = self.after if revealed else self.before if turn else self.first
         point = draw * sum(mixture.values())
         for act, weight in mixture.items():
             point -= weight
@@ -39,24 +40,26 @@ class Behaviour:
         return act
 
 
+_BEFORE = {
+    Act.VALIDATE: 0.22,
+    Act.PARAPHRASE: 0.22,
+    Act.AFFIRM: 0.12,
+    Act.ADVISE: 0.05,
+    Act.ASK: 0.24,
+    Act.GENERIC: 0.06,
+    Act.SILENT: 0.02,
+}
 WEAK = Behaviour(
-    before={
-        Act.VALIDATE: 0.20,
-        Act.PARAPHRASE: 0.20,
-        Act.AFFIRM: 0.12,
-        Act.ADVISE: 0.06,
-        Act.ASK: 0.24,
-        Act.GENERIC: 0.08,
-        Act.SILENT: 0.10,
-    },
+    first=_BEFORE | {Act.ASK: 0.02},
+    before=_BEFORE,
     after={
-        Act.VALIDATE: 0.12,
-        Act.PARAPHRASE: 0.12,
+        Act.VALIDATE: 0.14,
+        Act.PARAPHRASE: 0.14,
         Act.AFFIRM: 0.06,
         Act.ADVISE: 0.10,
-        Act.ASK: 0.10,
-        Act.GENERIC: 0.08,
-        Act.SILENT: 0.07,
+        Act.ASK: 0.12,
+        Act.GENERIC: 0.06,
+        Act.SILENT: 0.02,
         Act.RESONATE: 0.20,
         Act.EMPOWER: 0.15,
     },
@@ -84,6 +87,6 @@ def training_dialogue(
     user = DemoUser(scenario or training_scenario(random_numbers), seed, turn_limit)
     start = user.state.distance
     while user.end_reason is None:
-        act = behaviour.act(user.state.revealed, random_numbers.random())
+        act = behaviour.act(user.turn, user.state.revealed, random_numbers.random())
         user.respond(speak(act, user.transcript, random_numbers.random()))
     return user.transcript, start - user.state.distance

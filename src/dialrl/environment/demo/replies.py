@@ -5,7 +5,6 @@ The base policy is taught with them and the fast tier and the planners speak the
 """
 
 from collections.abc import Sequence
-from functools import cache
 
 from dialrl.environment.demo.acts import Act, heard, words_of
 from dialrl.environment.demo.tracker import spoken
@@ -93,17 +92,9 @@ def slots_of(transcript: Sequence[Message]) -> dict[str, str]:
 
 
 def speak(act: Act, transcript: Sequence[Message], draw: float) -> str:
-    """A sentence of ``act`` that was not said yet in this dialogue (any, when all were); ``draw`` in [0, 1) picks it."""
+    """A sentence of ``act`` not said yet in this dialogue (any, when all were); ``draw`` in [0, 1) picks it."""
     slots = slots_of(transcript)
     texts = reply_texts(act, slots["topic"], slots["feeling"], slots["detail"])
     said = {tuple(words_of(line.content)) for line in spoken(transcript) if line.role == "assistant"}
     fresh = [text for text in texts if tuple(words_of(text)) not in said] or list(texts)
     return fresh[int(draw * len(fresh))]
-
-
-@cache
-def reply_words() -> frozenset[str]:
-    """Every token of the shipped sentences, slots left out."""
-    return frozenset(
-        token for texts in REPLIES.values() for text in texts for token in text.split() if not token.startswith("{")
-    )

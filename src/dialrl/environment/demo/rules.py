@@ -1,11 +1,12 @@
 """The demo world's dynamics and grades: one finite, partly hidden Markov decision process.
 
-``grade`` says what a reply is worth, ``advance`` what it does to the state, ``next_symbols`` what the user may say next.
-The hidden part is one bit (``guarded``, which sets how much trust a question needs); the rest of the state follows from
-the dialogue's text. Not here: text (``acts``, ``lines``), randomness (``world``), planning (``planner``).
+``grade`` says what a reply is worth, ``advance`` what it does to the state, ``next_symbols`` what the user may say
+next. The hidden part is one bit (``guarded``, which sets how much trust a question needs); the rest of the state
+follows from the dialogue's text. Not here: text (``acts``, ``lines``), randomness (``world``), planning (``planner``).
 """
 
 from collections.abc import Mapping
+from functools import cache
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -75,9 +76,15 @@ class State(NamedTuple):
     @property
     def distance(self) -> float:
         """Zone distance d(P) with e = 1."""
-        return zone_distance(self.position)
+        return _distance(self.need, self.gained)
 
 
+@cache
+def _distance(need: int, gained: tuple[int, int, int]) -> float:
+    return zone_distance(State(need, gained).position)
+
+
+@cache
 def initial_deficit(need: int) -> tuple[int, int, int]:
     """P_0 of a need: the sums of level x unit.
 
@@ -105,7 +112,7 @@ def _has_use(state: State, act: Act) -> bool:
 
 
 def is_answered(state: State, guarded: bool, act: Act) -> bool:
-    """Does ``act`` make the user tell the detail? A first question does, once, in a steady moment, with trust enough."""
+    """Does ``act`` make the user tell the detail? A question does, once, in a steady moment, with trust enough."""
     ready = not state.revealed and not state.raw and state.trust >= TRUST_NEEDED[guarded]
     return ready and act is Act.ASK and state.last is not Act.ASK
 
@@ -149,7 +156,7 @@ def _grade_used(state: State, act: Act) -> Levels:
 
 
 def advance(state: State, act: Act, levels: Levels, answered: bool) -> State:
-    """The state after ``act`` was graded ``levels``; ``answered`` says that the user told the detail. Mood comes later."""
+    """The state after ``act`` was graded ``levels``; ``answered``: the user told the detail. Mood comes later."""
     gain = levels.increment
     gained = (state.gained[0] + gain[0], state.gained[1] + gain[1], state.gained[2] + gain[2])
     if act in _FIXED:
@@ -162,16 +169,16 @@ def advance(state: State, act: Act, levels: Levels, answered: bool) -> State:
     return state._replace(
         gained=gained,
         used=used,
-        trust=_next_trust(state, act, levels, helped),
+        trust=_next_trust(state, act, levels, helped, answered),
         last=act,
         revealed=state.revealed or answered,
     )
 
 
-def _next_trust(state: State, act: Act, levels: Levels, helped: bool) -> int:
-    """Trust rises with what helps and falls with a question that comes too early; once the detail is told, it rests."""
-    if state.revealed:
-        return state.trust
+def _next_trust(state: State, act: Act, levels: Levels, helped: bool, answered: bool) -> int:
+    """Trust rises with what helps and falls with a question that comes too early; with the detail told it is full."""
+    if state.revealed or answered:
+        return TRUST_LIMIT
     if helped:
         return min(state.trust + 1, TRUST_LIMIT)
     refused = act is Act.ASK and state.last is not Act.ASK and levels.a_neg < 0
