@@ -75,11 +75,12 @@ class Shard:
     def tables(self, columns: Sequence[str], batch_rows: int) -> Iterator[pa.Table]:
         """The rows in order as tables of ``batch_rows`` rows with exactly ``columns``."""
         own = [name for name in columns if name in self.schema.names]
-        mine = _read_batches(self.path, own if self.parent is None else [*dict.fromkeys([*KEYS, *own])], batch_rows)
-        if self.parent is None:
-            yield from mine
+        wanted = [name for name in columns if name not in own and name not in KEYS]
+        if self.parent is None or not wanted:
+            yield from _read_batches(self.path, columns, batch_rows)
             return
-        theirs = self.parent.tables([*KEYS, *[n for n in columns if n not in own and n not in KEYS]], batch_rows)
+        mine = _read_batches(self.path, [*dict.fromkeys([*KEYS, *own])], batch_rows)
+        theirs = self.parent.tables([*KEYS, *wanted], batch_rows)
         for left, right in zip(_even(mine, batch_rows), _even(theirs, batch_rows), strict=True):
             if not left.select(list(KEYS)).equals(right.select(list(KEYS))):
                 raise InputError(f"'{self.path}' completes '{self.parent.path}' but their turns differ.")
