@@ -58,7 +58,7 @@ class AdvantageWork:
 
     @property
     def reads(self) -> list[str]:
-        return _columns(self.terms, self.origin)
+        return list(dict.fromkeys([*_columns(self.terms, self.origin), "return"]))  # "return" for the tally
 
     def columns(self, table: pa.Table) -> Mapping[str, pa.Array]:
         """The columns of this stage for one table of whole groups."""
@@ -119,8 +119,10 @@ def weighted_sum(terms: Sequence[Term], values_K: Sequence[Floats]) -> Floats:
 
 
 def _columns(terms: Iterable[Term], origin: Origin) -> list[str]:
-    signals = [columns_of(signal, origin) for term in terms for signal in term.signals]
-    return list(dict.fromkeys(["return", "reward", "reward_filled", *(name for names in signals for name in names)]))
+    """The columns that ``terms`` are made of, beside the keys."""
+    names = [name for term in terms for signal in term.signals for name in columns_of(signal, origin)]
+    returns = any(term.has_return and not term.normalises_first for term in terms)
+    return list(dict.fromkeys([*names, *(["return"] if returns else [])]))
 
 
 def _numbers(value_K: Floats) -> pa.Array:

@@ -69,10 +69,15 @@ class ReturnsWork:
 
     def columns(self, table: pa.Table) -> Mapping[str, pa.Array]:
         """The columns of this stage for one table of whole groups."""
-        batch, values, rewards = self._rewards(table)
-        returns = filled_returns(rewards, batch.layout, self.config.gamma, self.config.missing, lambda: self._file_mean)
+        batch, values, rewards, returns = self.compute(table)
         self.tally.add(batch, values, rewards, returns)
         return _as_columns(values, rewards, returns)
+
+    def compute(self, table: pa.Table) -> tuple[TurnBatch, dict[str, ChannelValues], Rewards, Returns]:
+        """The arithmetic of the stage on one table of whole groups."""
+        batch, values, rewards = self._rewards(table)
+        returns = filled_returns(rewards, batch.layout, self.config.gamma, self.config.missing, lambda: self._file_mean)
+        return batch, values, rewards, returns
 
     def record(self, inputs: Sequence[InputFile] = ()) -> StageRecord:
         """The lineage record: options, inputs, counts, and the channels that belong to the dialogue."""
