@@ -5,8 +5,10 @@ For stages that make turns one by one (rollout, imports, judge). Vectorised stag
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from dialrl.errors import InputError
@@ -31,12 +33,37 @@ def _array(rows: Sequence[Row], name: str) -> pa.Array:
         array = pa.array(values, type=field.type)
     except (pa.ArrowInvalid, pa.ArrowTypeError, UnicodeEncodeError, OverflowError):
         raise _misfit(rows, name, field.type) from None
+    if not _is_of_kind(values, field.type):
+        raise _misfit(rows, name, field.type)
+    if array.null_count and not field.nullable:
+        bad = next(row for row in rows if row.get(name) is None)
+        raise InputError(f"{row_name(bad)}, column '{name}' is null; every row needs its keys.")
     _refuse_nan(array, rows, name)
     return array
 
 
+def _is_of_kind(values: Sequence[Any], kind: pa.DataType) -> bool:
+    """False where Arrow would take a value and change it: 1.5 as 1, true as 1, a struct without an unknown field."""
+    known = [value for value in values if value is not None]
+    if pa.types.is_list(kind):
+        return _is_of_kind(list(chain.from_iterable(known)), kind.value_type)
+    if pa.types.is_struct(kind):
+        names = {field.name for field in kind}
+        fields = all(set(value) <= names for value in known)
+        return fields and all(_is_of_kind([value.get(f.name) for value in known], f.type) for f in kind)
+    return not any(issubclass(given, _foreign(kind)) for given in set(map(type, known)))
+
+
+def _foreign(kind: pa.DataType) -> tuple[type, ...]:
+    """Python types that Arrow would convert to ``kind``, and that are none."""
+    if pa.types.is_integer(kind):
+        return (bool, np.bool_, float, np.floating)
+    return (bytes,) if pa.types.is_string(kind) else (bool, np.bool_) if pa.types.is_floating(kind) else ()
+
+
 def _misfit(rows: Sequence[Row], name: str, kind: pa.DataType) -> InputError:
     for row in rows:
+        expected = f"{row_name(row)}, column '{name}' got {row.get(name)!r:.200}; expected {kind}."
         try:
             pa.array([row.get(name)], type=kind)
         except UnicodeEncodeError:
@@ -44,7 +71,9 @@ def _misfit(rows: Sequence[Row], name: str, kind: pa.DataType) -> InputError:
                 f"{row_name(row)}, column '{name}' holds a lone surrogate, which is no text. Mend the source."
             )
         except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):
-            return InputError(f"{row_name(row)}, column '{name}' got {row.get(name)!r:.200}; expected {kind}.")
+            return InputError(expected)
+        if not _is_of_kind([row.get(name)], kind):
+            return InputError(expected)
     return InputError(f"Column '{name}' does not fit {kind}.")
 
 
