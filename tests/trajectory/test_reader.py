@@ -14,9 +14,7 @@ from tests.trajectory_files import keys, row, turns, write, write_raw
 # Groups of 3, 1, 6 and 2 rows.
 ROWS = [*turns(2, 1, group="a"), *turns(1, group="b"), *turns(1, 3, 2, group="c"), *turns(2, group="d")]
 SORTED = [(r["group_id"], r["sample"], r["turn"]) for r in ROWS]
-KEY_TABLE = pa.table(
-    {"group_id": ["g"], "sample": [0], "turn": [0]}, schema=schema_for(["group_id", "sample", "turn"])
-)
+KEY_TABLE = pa.table({"group_id": ["g"], "sample": [0], "turn": [0]}, schema=schema_for(["group_id", "sample", "turn"]))
 GOOD_METADATA = {"schema_version": SCHEMA_VERSION, "lineage": []}
 
 

@@ -65,7 +65,9 @@ def test_a_field_that_the_structs_of_a_column_do_not_have_is_refused():
 @pytest.mark.parametrize("given", [(4, "4"), ("4", 4)])
 def test_4_beside_text_4_is_refused_naming_the_row(given):
     wrong = given.index("4")
-    with pytest.raises(InputError, match=rf"dialogue 'g/0', turn {wrong}, column 'policy_step' got '4'; expected int64"):
+    with pytest.raises(
+        InputError, match=rf"dialogue 'g/0', turn {wrong}, column 'policy_step' got '4'; expected int64"
+    ):
         values("policy_step", *given)
     with pytest.raises(InputError, match=rf"dialogue 'g/0', turn {1 - wrong}, column 'reply' got 4; expected string"):
         values("reply", *given)

@@ -9,13 +9,9 @@ from dialrl.trajectory.inspection import describe_schema
 from dialrl.trajectory.schema import COLUMNS, KEYS, column_for, ordered, outlives, schema_for, stage_of
 
 MESSAGES = "list<element: struct<role: string, name: string, content: string>>"
-USAGE = (
-    "list<element: struct<role: string, prompt_tokens: int64, cached_tokens: int64, completion_tokens: int64>>"
-)
+USAGE = "list<element: struct<role: string, prompt_tokens: int64, cached_tokens: int64, completion_tokens: int64>>"
 GRADES = "list<element: struct<indicator: string, level: int32, evidence: string, reasoning: string>>"
-GRADE_SAMPLES = (
-    "list<element: struct<judge: string, sample: int32, indicator: string, level: int32, status: string>>"
-)
+GRADE_SAMPLES = "list<element: struct<judge: string, sample: int32, indicator: string, level: int32, status: string>>"
 
 # DESIGN 2, column by column.
 DESIGNED = {
