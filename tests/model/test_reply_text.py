@@ -16,6 +16,15 @@ def test_the_stop_token_is_no_part_of_the_text_and_spaces_are():
     assert TEMPLATE.decode_reply([*ids, END], "stop").text == "  hello \n"
 
 
+def test_a_tokenizer_that_cleans_up_spaces_is_not_asked_to():
+    tidy = fast_tokenizer(CHATML)
+    tidy.clean_up_tokenization_spaces = True
+    tidy.clean_up_tokenization_spaces_for_bpe_even_though_it_will_corrupt_output = True
+    ids = tidy.encode("hello .", add_special_tokens=False)
+    assert tidy.decode(ids) == "hello."
+    assert ChatTemplate(tidy).decode_reply(ids, "length").text == "hello ."
+
+
 def test_a_cut_reply_keeps_its_last_id_in_the_text():
     assert TEMPLATE.decode_reply(TEMPLATE.encode("hello"), "length").text == "hello"
 

@@ -50,7 +50,6 @@ def load_model(policy: str | Path, settings: LoadingSettings) -> Any:
             f"'{directory}' holds no .safetensors file. Policies are read from safetensors only: convert the weights"
             " with model.save_pretrained(directory) of transformers."
         )
-    transformers.utils.logging.disable_progress_bar()  # the commands show their own
     options = {} if settings.attention is None else {"attn_implementation": settings.attention}
     try:
         model = transformers.AutoModelForCausalLM.from_pretrained(

@@ -56,6 +56,9 @@ class ChatTemplate:
                 "The policy's tokenizer has no chat template, which a dialogue needs. Save one beside the model as"
                 " chat_template.jinja, or give one with the template option 'chat_template'."
             )
+        self._decode_options = {"skip_special_tokens": False}
+        if hasattr(tokenizer, "clean_up_tokenization_spaces"):  # transformers would drop spaces before punctuation
+            self._decode_options["clean_up_tokenization_spaces"] = False
         self._special_texts = _special_texts(tokenizer)
 
     def render(self, messages: Sequence[Message], *, generation_prompt: bool) -> str:
@@ -80,7 +83,8 @@ class ChatTemplate:
 
     def decode(self, ids: Sequence[int]) -> str:
         """Text of ids, special tokens included, nothing stripped."""
-        return str(self.tokenizer.decode(list(ids), skip_special_tokens=False))
+        tokenizer: Any = self.tokenizer
+        return str(tokenizer.decode(list(ids), **self._decode_options))
 
     def decode_reply(self, reply_ids: Sequence[int], finish_reason: str) -> DecodedReply:
         """The text of a sampled reply, without the stop token that ended it; see ``DecodedReply``."""
