@@ -1,11 +1,11 @@
 """What ``inspect`` counts, and how one dialogue is found."""
 
 import pytest
+from tests.trajectory_files import keys, row, turns, write
 
 from dialrl.errors import InputError, OutputExistsError
 from dialrl.trajectory.inspection import find_dialogue, materialize, overview
 from dialrl.trajectory.reader import TrajectoryFile
-from tests.trajectory_files import keys, row, turns, write
 
 ROWS = [
     row("a", 0, 0, status="ok", reward=1.0, reply_ids=[5, 6], flags=["repetition"], prompt_ids=[1, 2, 3]),

@@ -7,11 +7,11 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.trajectory_files import row, turns
 
 from dialrl.errors import InputError
 from dialrl.trajectory.layout import Layout, check_order, describe_row, floats, integers
 from dialrl.trajectory.rows import rows_to_table
-from tests.trajectory_files import row, turns
 
 KEY = st.tuples(st.sampled_from(["", "a", "aa", "b", "é", "🙂"]), st.integers(0, 3), st.integers(0, 3))
 

@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from tests.trajectory_files import turns, write
 
 from dialrl.errors import InputError
 from dialrl.trajectory.lineage import (
@@ -15,7 +16,6 @@ from dialrl.trajectory.lineage import (
     write_run_file,
 )
 from dialrl.trajectory.reader import file_digest
-from tests.trajectory_files import turns, write
 
 RECORD = StageRecord(
     "returns",
@@ -69,7 +69,7 @@ def test_a_file_without_the_key_is_no_trajectory_file(metadata):
 
 
 def test_a_newer_schema_version_is_named_with_what_to_do():
-    with pytest.raises(InputError, match="here has schema version 2; this dialrl reads version 1.*install that"):
+    with pytest.raises(InputError, match=r"here has schema version 2; this dialrl reads version 1\..*install that"):
         Lineage.from_metadata({METADATA_KEY: b'{"schema_version": 2}'}, where="here")
 
 

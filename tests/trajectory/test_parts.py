@@ -1,12 +1,12 @@
 """Finished blocks survive a kill; the rerun takes them as they are, or refuses other settings by name."""
 
 import pytest
+from tests.trajectory_files import read, turns, write
 
 from dialrl.errors import OutputExistsError, UsageError
 from dialrl.trajectory.lineage import Lineage
 from dialrl.trajectory.parts import Parts
 from dialrl.trajectory.rows import rows_to_table
-from tests.trajectory_files import read, turns, write
 
 IDENTITY = {"options": {"gamma": 0.85, "steps": (1, 2)}, "input": "sha256:1"}
 

@@ -5,11 +5,11 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.trajectory_files import keys, row, turns, write, write_raw
 
 from dialrl.errors import InputError, MissingInputError
 from dialrl.trajectory.reader import TrajectoryFile
 from dialrl.trajectory.schema import SCHEMA_VERSION, schema_for
-from tests.trajectory_files import keys, row, turns, write, write_raw
 
 # Groups of 3, 1, 6 and 2 rows.
 ROWS = [*turns(2, 1, group="a"), *turns(1, group="b"), *turns(1, 3, 2, group="c"), *turns(2, group="d")]

@@ -2,12 +2,12 @@
 
 import pyarrow as pa
 import pytest
+from tests.trajectory_files import column, read, row, turns, write
 
 from dialrl.errors import InputError
 from dialrl.trajectory.reader import TrajectoryFile
 from dialrl.trajectory.rows import rows_to_table, table_to_dialogues
 from dialrl.trajectory.schema import field_for
-from tests.trajectory_files import column, read, row, turns, write
 
 
 def values(name, *given):
@@ -56,9 +56,9 @@ def test_structs_with_different_keys_share_one_type():
 
 
 def test_a_field_that_the_structs_of_a_column_do_not_have_is_refused():
-    with pytest.raises(InputError, match="turn 1, column 'director' got .*'colour': 'red'.*expected struct<tool"):
+    with pytest.raises(InputError, match=r"turn 1, column 'director' got .*'colour': 'red'.*expected struct<tool"):
         values("director", {"tool": "hint"}, {"tool": "hint", "colour": "red"})
-    with pytest.raises(InputError, match="turn 0, column 'messages' got .*'text': 'Hi.'"):
+    with pytest.raises(InputError, match=r"turn 0, column 'messages' got .*'text': 'Hi\.'"):
         values("messages", [{"role": "user", "text": "Hi."}])
 
 
@@ -116,7 +116,7 @@ def test_null_is_no_nan(tmp_path):
 
 
 def test_an_unknown_column_is_refused():
-    with pytest.raises(InputError, match="'rewrad' is no column.*Did you mean 'reward'"):
+    with pytest.raises(InputError, match=r"'rewrad' is no column.*Did you mean 'reward'"):
         rows_to_table([row("g", rewrad=1.0)])
 
 

@@ -3,13 +3,13 @@
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from tests.trajectory_files import keys, read, turns, write
 
 from dialrl.errors import InputError, MissingInputError, UsageError
 from dialrl.trajectory.inspection import materialize
 from dialrl.trajectory.lineage import StageRecord
 from dialrl.trajectory.reader import TrajectoryFile
 from dialrl.trajectory.transform import transform
-from tests.trajectory_files import keys, read, turns, write
 
 ROWS = [*turns(2, 1, group="a", reply="Yes."), *turns(3, group="b", reply=None)]
 

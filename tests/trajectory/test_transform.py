@@ -2,13 +2,13 @@
 
 import pyarrow as pa
 import pytest
+from tests.trajectory_files import column, turns, write
 
 from dialrl.config import StageConfig, operational, semantic
 from dialrl.errors import OutputExistsError, UsageError
 from dialrl.trajectory.lineage import StageRecord
 from dialrl.trajectory.reader import TrajectoryFile
 from dialrl.trajectory.transform import finished_before, transform
-from tests.trajectory_files import column, turns, write
 
 
 class Settings(StageConfig):

@@ -4,6 +4,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.trajectory_files import keys, row, turns, write
 
 from dialrl.errors import InputError, OutputExistsError, RunError
 from dialrl.trajectory.atomic import atomic_path, write_text
@@ -12,7 +13,6 @@ from dialrl.trajectory.reader import TrajectoryFile
 from dialrl.trajectory.rows import rows_to_table
 from dialrl.trajectory.schema import schema_for
 from dialrl.trajectory.writer import TrajectoryWriter, refuse_existing
-from tests.trajectory_files import keys, row, turns, write
 
 
 def row_groups(path):
