@@ -235,6 +235,26 @@ def test_a_later_step_of_the_file_has_ratios_against_the_policy_before_it(
     assert second["kl_old_new"] > 0.0
 
 
+def test_every_mini_batch_of_a_file_is_compared_with_the_policy_before_the_file(
+    policy: Path, files: list[Path], tmp_path: Path
+) -> None:
+    """At a vanishing step size every ratio is 1, also of dialogues that the first optimiser step did not train."""
+    config = UpdateConfig(**{**BASE, "learning_rate": 1e-12}, mini_batch_dialogues=2, epochs=2)
+    rows = Trainer.open(policy, config).step_file(files[0]).rows
+    assert len(rows) == 8
+    for row in rows:
+        assert row["ratio_max"] == pytest.approx(1.0, abs=1e-5)
+        assert row["mismatch_mean"] > 0.1
+
+
+def test_a_loss_that_is_no_number_stops_the_step(policy: Path, files: list[Path]) -> None:
+    """A clip gives no gradient for it, so the gradient norm alone would not tell."""
+    learner = Trainer.open(policy, UpdateConfig(**BASE)).learner
+    with pytest.raises(NumericalError, match=r"Loss nan and gradient norm 0.0 at optimiser step 1"):
+        learner._optimizer_step(float("nan"))
+    assert learner.steps == 0
+
+
 def test_a_model_that_gives_nan_names_the_token_and_keeps_the_good_policy(
     policy: Path, files: list[Path], tmp_path: Path
 ) -> None:

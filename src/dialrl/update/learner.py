@@ -36,7 +36,7 @@ class Learner:
         """Make the planned steps at learning rate ``rate``; one mapping of figures each.
 
         Raises InputError when sampler and trainer disagree beyond ``max_mismatch``, NumericalError when a log-prob at
-        a trained place or the gradient is not finite. Neither changes the weights by the step at fault.
+        a trained place, the loss or the gradient is not finite. Neither changes the weights by the step at fault.
         """
         passes = Passes(self.model, data, self.config, self.reference)
         set_learning_rate(self.optimizer, rate)
@@ -46,7 +46,7 @@ class Learner:
             self.optimizer.zero_grad(set_to_none=True)
             sums = passes.accumulate(step.dialogues, step.weights_T, first=number == 0)
             self._check_mismatch(sums)
-            norm = self._optimizer_step()
+            norm = self._optimizer_step(sums.loss)
             seconds = time.perf_counter() - started
             yield {
                 "optimizer_step": self.steps,
@@ -78,12 +78,12 @@ class Learner:
             " temperature than this one. Train the policy that sampled it, or raise max_mismatch."
         )
 
-    def _optimizer_step(self) -> float:
+    def _optimizer_step(self, loss: float) -> float:
         norm = float(torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.config.max_gradient_norm))
-        if not np.isfinite(norm):
+        if not np.isfinite([loss, norm]).all():  # both: a clip can turn a loss that is not a number into no gradient
             raise NumericalError(
-                f"The gradient norm is {norm} at optimiser step {self.steps + 1}. The step was not made and nothing was"
-                " saved. Lower the learning rate, or look at the input's advantages."
+                f"Loss {loss} and gradient norm {norm} at optimiser step {self.steps + 1}; expected finite numbers. The"
+                " step was not made and nothing was saved. Lower the learning rate, or look at the input's advantages."
             )
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
