@@ -103,10 +103,16 @@ class DialogueRun:
         decoded = self.setting.template.decode_reply(drawn.reply_ids, drawn.finish_reason)
         self._context.add_reply(drawn.reply_ids, decoded.text, drawn.finish_reason)
         row = self._row(turn, step, prompt, drawn, seed)
-        row.update(reply=decoded.reply, thinking=decoded.thinking, flags=[*step.flags, *decoded.flags])
+        flags = [*step.flags, *self._spoofs(step.messages), *decoded.flags]
+        row.update(reply=decoded.reply, thinking=decoded.thinking, flags=flags)
         self.rows.append(row)
         self._dialogue += [*(step.messages if turn else ()), Message("assistant", decoded.reply)]
         return row, PolicyReply(decoded.reply, drawn.finish_reason, turn)
+
+    def _spoofs(self, messages: Sequence[Message]) -> list[str]:
+        """A flag when someone else's text spells out the template's control tokens, which the tokenizer obeys."""
+        spelled = any(self.setting.template.special_texts_in(message.content) for message in messages)
+        return ["control_tokens"] if spelled else []
 
     def _row(self, turn: int, step: EnvironmentStep, prompt: TurnPrompt, drawn: Generation, seed: int) -> Row:
         usage = Usage("policy", drawn.prompt_tokens, drawn.cached_tokens, len(drawn.reply_ids))
@@ -197,8 +203,8 @@ class DialogueRun:
             final_messages=[message.to_row() for message in step.messages],
             final_ids=self._final_ids(step),
         )
-        if step.flags:
-            last["flags"] = [*(last.get("flags") or ()), *step.flags]
+        reencoded = ["reencoded_history"] if self._context.reencoded_replies else []
+        last["flags"] = [*(last.get("flags") or ()), *step.flags, *reencoded]
         if self._grader is not None:
             with_stop_turn(self.rows, self._grader.stop_turn)
             if step.outcome is None:

@@ -35,11 +35,7 @@ class StreamSampler:
         self._engine, self._sampling = engine, sampling
 
     async def draw(self, order: int, request: GenerationRequest) -> Generation:
-        reply = await self._engine.generate(request, self._sampling)
-        fault = unequal(reply)
-        if fault is not None:
-            raise fault
-        return reply
+        return await self._engine.generate(request, self._sampling)
 
     def leave(self) -> None:
         pass
@@ -77,22 +73,4 @@ class BlockSampler:
                 future.set_exception(failure)
             return
         for (_, future), reply in zip(waiting, replies, strict=True):
-            _deliver(future, reply)
-
-
-def unequal(reply: Generation) -> EngineError | None:
-    """Ids and log-probs are all or none and of equal length (field case 28); what is wrong, or None."""
-    if reply.logprobs is None or len(reply.logprobs) == len(reply.reply_ids):
-        return None
-    return EngineError(
-        f"The engine gave {len(reply.reply_ids)} token ids and {len(reply.logprobs)} log-probs for one reply; expected"
-        " as many, or no log-probs at all."
-    )
-
-
-def _deliver(future: "asyncio.Future[Generation]", reply: Generation) -> None:
-    fault = unequal(reply)
-    if fault is None:
-        future.set_result(reply)
-    else:
-        future.set_exception(fault)
+            future.set_result(reply)

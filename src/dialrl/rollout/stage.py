@@ -77,7 +77,7 @@ class Rollout:
     def __init__(self, policy: Policy, output: Path, config: RolloutConfig, progress: Progress) -> None:
         self.policy, self.output, self.config, self.progress = policy, output, config, progress
         self.environment: Environment = open_environment(config.environment, config.environment_options)
-        self.probe: TemplateProbe = probe_template(policy.template)
+        self.probe: TemplateProbe = probe_template(policy.template, stops=getattr(policy.engine, "stop_ids", None))
         self.setting = self._setting()
         self.sampling = SamplingSettings(
             temperature=config.temperature,
