@@ -1,1 +1,5 @@
-"""Puts the repository root on the path, so that every test folder can import ``tests.toys`` and its like."""
+"""One thread for every test: the models here are tiny, and two workers share two cores."""
+
+import os
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")

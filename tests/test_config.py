@@ -1,0 +1,216 @@
+"""Configuration: defaults < file < --set < flags; wrong keys and values refused by name."""
+
+from typing import Literal
+
+import pytest
+
+from dialrl.config import (
+    StageConfig,
+    assign,
+    differing_keys,
+    merged,
+    nearest,
+    operational,
+    read_yaml,
+    read_yaml_section,
+    resolve_config,
+    semantic,
+)
+from dialrl.errors import MissingInputError, UsageError
+
+
+class Stop(StageConfig):
+    min_turns: int = semantic(12, help="", ge=1)
+    success: bool = semantic(True, help="")
+
+
+class Settings(StageConfig):
+    gamma: float = semantic(0.85, help="discount", ge=0, le=1)
+    channels: tuple[str, ...] = semantic(("outcome",), help="")
+    mode: Literal["fill", "drop"] = semantic("fill", help="")
+    limit: int | None = semantic(None, help="")
+    stop: Stop = semantic(Stop(), help="")
+    workers: int = operational(4, help="", ge=1)
+
+
+@pytest.fixture
+def file(tmp_path):
+    path = tmp_path / "pipeline.yaml"
+    path.write_text("returns: {gamma: 0.5, mode: drop, stop: {min_turns: 3}}\nother: {gamma: 0.1}\nempty:\n")
+    return path
+
+
+def resolved(file=None, *assignments, section="returns", **flags):
+    return resolve_config(Settings, section=section, file=file, assignments=assignments, flags=flags)
+
+
+def refused(*arguments, **options):
+    with pytest.raises(UsageError) as error:
+        resolved(*arguments, **options)
+    assert error.value.exit_code == 2
+    return str(error.value)
+
+
+# who wins -----------------------------------------------------------------------------------------------------------
+
+
+def test_without_anything_the_defaults_hold():
+    assert resolved() == Settings()
+
+
+def test_the_file_wins_over_defaults_and_only_its_section_is_read(file):
+    found = resolved(file)
+    assert (found.gamma, found.mode, found.stop, found.workers) == (0.5, "drop", Stop(min_turns=3), 4)
+    assert resolved(file, section="other").gamma == 0.1
+    assert resolved(file, section="empty") == resolved(file, section="not there") == Settings()
+
+
+def test_set_wins_over_the_file_and_flags_over_set(file):
+    assert resolved(file, "gamma=0.6").gamma == 0.6
+    assert resolved(file, "gamma=0.6", "gamma=0.7").gamma == 0.7
+    assert resolved(file, "gamma=0.6", gamma=0.8).gamma == 0.8
+    assert resolved(file, "gamma=0.6", gamma=None).gamma == 0.6
+
+
+def test_a_dotted_key_reaches_inside_and_leaves_the_rest(file):
+    assert resolved(file, "stop.success=false").stop == Stop(min_turns=3, success=False)
+    assert resolved(None, "stop.min_turns=2").stop == Stop(min_turns=2)
+
+
+def test_values_of_set_are_yaml():
+    assert resolved(None, "channels=[a, b]").channels == ("a", "b")
+    assert resolved(None, "limit=7").limit == 7
+    assert resolved(None, "limit=null").limit is None
+    assert resolved(None, "mode=drop").mode == "drop"
+    values = {}
+    assign(values, "a.b.c=x=y")
+    assert values == {"a": {"b": {"c": "x=y"}}}
+
+
+# what is refused ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("assignment", "sentence"),
+    [
+        ("gama=0.9", "unknown key 'gama'. Did you mean 'gamma'?"),
+        ("stop.min_turn=1", "unknown key 'stop.min_turn'. Did you mean 'min_turns'?"),
+        ("zzz=1", "unknown key 'zzz'."),
+        ("gamma=2", "gamma: Input should be less than or equal to 1 (got 2)"),
+        ("gamma=high", "gamma: Input should be a valid number"),
+        ("gamma=.nan", "gamma: Input should be a finite number"),
+        ("mode=zero", "mode: Input should be 'fill' or 'drop' (got 'zero')"),
+        ("stop=3", "stop: Input should be"),
+        ("stop.min_turns=0", "stop.min_turns: Input should be greater than or equal to 1"),
+        ("workers=1.5", "workers: Input should be a valid integer"),
+    ],
+)
+def test_a_wrong_key_or_value_is_named_with_what_was_expected(assignment, sentence):
+    assert sentence in refused(None, assignment)
+
+
+def test_all_faults_are_told_at_once_with_the_place(file):
+    message = refused(file, "gama=1", "mode=zero")
+    assert message.startswith(f"Configuration of {file}, section 'returns': ")
+    assert "gama" in message
+    assert "mode" in message
+
+
+@pytest.mark.parametrize("assignment", ["gamma", "=1", " =1", ""])
+def test_an_assignment_without_key_or_value_is_refused(assignment):
+    assert "expected key=value, for example --set gamma=0.9" in refused(None, assignment)
+
+
+def test_a_key_inside_a_plain_value_is_refused():
+    assert "'gamma' holds 1, which has no keys inside" in refused(None, "gamma=1", "gamma.x=2")
+    assert "the value is not valid YAML" in refused(None, "gamma=[1")
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [("returns: [1, 2", "is not valid YAML"), ("- 1", "holds a list"), ("returns: 3", "section 'returns' holds 3")],
+)
+def test_a_wrong_file_is_refused(tmp_path, text, sentence):
+    path = tmp_path / "p.yaml"
+    path.write_text(text)
+    assert sentence in refused(path)
+
+
+def test_a_file_that_is_not_there_or_no_text_is_refused(tmp_path):
+    with pytest.raises(MissingInputError, match=r"'.*nowhere\.yaml' does not exist"):
+        resolved(tmp_path / "nowhere.yaml")
+    (tmp_path / "binary.yaml").write_bytes(b"\xff\xfe\x00")
+    assert "is not valid YAML" in refused(tmp_path / "binary.yaml")
+
+
+def test_yaml_makes_no_objects(tmp_path):
+    path = tmp_path / "p.yaml"
+    path.write_text("returns: !!python/object/apply:os.getcwd []")
+    assert "is not valid YAML" in refused(path)
+
+
+def test_a_configuration_cannot_be_changed_afterwards():
+    with pytest.raises(ValueError, match="frozen"):
+        Settings().gamma = 0.1
+    assert Settings().updated(gamma=0.1, limit=3).gamma == 0.1
+    with pytest.raises(ValueError, match="less than or equal"):
+        Settings().updated(gamma=3)
+
+
+# one file on top of another -----------------------------------------------------------------------------------------
+
+
+def test_a_file_may_extend_another_section_by_section(tmp_path, file):
+    child = tmp_path / "deep" / "child.yaml"
+    child.parent.mkdir()
+    child.write_text("extends: ../pipeline.yaml\nreturns: {gamma: 0.9, stop: {success: false}}")
+    assert read_yaml_section(child, "returns") == {
+        "gamma": 0.9,
+        "mode": "drop",
+        "stop": {"min_turns": 3, "success": False},
+    }
+    assert "extends" not in read_yaml(child)
+
+
+def test_a_file_that_extends_itself_is_refused(tmp_path):
+    (tmp_path / "a.yaml").write_text("extends: b.yaml")
+    (tmp_path / "b.yaml").write_text("extends: a.yaml")
+    with pytest.raises(UsageError, match=r"'.*a\.yaml' extends itself"):
+        read_yaml(tmp_path / "a.yaml")
+
+
+def test_merging_goes_into_sections_and_replaces_everything_else():
+    assert merged({"a": {"x": 1, "y": 2}, "b": [1]}, {"a": {"y": 3}, "b": [2], "c": 4}) == {
+        "a": {"x": 1, "y": 3},
+        "b": [2],
+        "c": 4,
+    }
+    assert merged({"a": {"x": 1}}, {"a": None}) == {"a": None}
+
+
+# semantic and operational -------------------------------------------------------------------------------------------
+
+
+def test_only_semantic_fields_count_for_resuming():
+    values = Settings(workers=9, channels=("a",)).semantic_values()
+    assert values == {
+        "gamma": 0.85,
+        "channels": ["a"],
+        "mode": "fill",
+        "limit": None,
+        "stop": {"min_turns": 12, "success": True},
+    }
+    assert Settings.is_operational("workers")
+    assert not Settings.is_operational("gamma")
+
+
+def test_differences_are_named_one_a_key():
+    old, new = Settings().semantic_values(), Settings(gamma=0.9, limit=3, workers=1).semantic_values()
+    assert differing_keys(old, new) == ["gamma: 0.85 -> 0.9", "limit: None -> 3"]
+    assert differing_keys({"a": 1}, {"b": None}) == ["a: 1 -> None"]
+    assert differing_keys(old, old) == []
+
+
+def test_the_nearest_name_is_a_question_or_nothing():
+    assert nearest("advantge", ["returns", "advantage"]) == " Did you mean 'advantage'?"
+    assert nearest("xyz", ["returns", "advantage"]) == ""
