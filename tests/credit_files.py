@@ -19,7 +19,7 @@ from dialrl.trajectory.writer import TrajectoryWriter
 Groups = Mapping[str, Sequence[Sequence[float | None]]]
 GIVEN = ("given",)
 
-# The groups of credit.md 2.
+# The groups of docs/credit.md 2.
 GOLDEN: Groups = {
     "g0": [(1.0, 0.5, 0.8), (0.3, 0.6)],
     "g1": [(0.7, -0.2, 0.9), (0.5, 0.8, 0.1)],

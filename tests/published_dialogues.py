@@ -1,4 +1,4 @@
-"""Small result files of the shape EMPA publishes (empathy-model.md 5), with invented text, built from levels.
+"""Small result files of the shape EMPA publishes (docs/stages/import.md), with invented text, built from levels.
 
 ``published`` makes one dialogue: a turn is a dictionary of levels (others are 0), or None where the judge failed.
 Positions and increments follow from the levels by the shipped scores; what a test wants wrong it changes afterwards.

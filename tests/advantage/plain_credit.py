@@ -1,4 +1,4 @@
-"""The presets by plain loops over lists: slow, obvious, and written from credit.md alone. Not a test module."""
+"""The presets by plain loops over lists: slow, obvious, and written from docs/credit.md alone. Not a test module."""
 
 import math
 from collections.abc import Callable, Sequence

@@ -124,7 +124,7 @@ def gains(folder: Path, **options: Any) -> list[float]:
 
 
 def test_igpo_ranks_the_same_gain_in_more_turns_lower_unless_told_otherwise(tmp_path: Path) -> None:
-    # information-gain.md 3: +3.46 against -3.46 for the same total gain.
+    # docs/credit.md 4: +3.46 against -3.46 for the same total gain.
     assert gains(tmp_path) == pytest.approx([3.4641, -3.4641], abs=1e-4)
     uncentred = gains(tmp_path, centre=("information-gain=none",))
     assert uncentred[0] == pytest.approx(uncentred[1])

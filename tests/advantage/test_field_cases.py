@@ -78,7 +78,7 @@ CENTRED = {"name": "turn", "centre": "turn"}
 
 
 def test_credit_for_length_depends_on_the_view(tmp_path: Path) -> None:
-    # Field case 13: four dialogues of 1, 2, 3, 3 turns, each reward 1, gamma 1 (credit.md 4).
+    # Field case 13: four dialogues of 1, 2, 3, 3 turns, each reward 1, gamma 1 (docs/credit.md 4).
     def seen(**options: object) -> list[list[float]]:
         found = credit(tmp_path, LENGTHS, returns={"gamma": 1.0}, **options)["g"]
         return [[round(value, 3) for value in dialogue] for dialogue in found]

@@ -1,4 +1,4 @@
-"""The tables of credit.md 2, through real files: every preset on the two golden groups, igpo in its four modes."""
+"""The tables of docs/credit.md 2, through real files: every preset on the two golden groups, igpo in its four modes."""
 
 from pathlib import Path
 

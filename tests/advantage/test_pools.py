@@ -1,4 +1,4 @@
-"""Centring and scaling of one pool: hand-computed values, exact zeros, and the properties of credit.md 2."""
+"""Centring and scaling of one pool: hand-computed values, exact zeros, and the properties of docs/credit.md 2."""
 
 import numpy as np
 import pytest

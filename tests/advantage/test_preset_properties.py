@@ -1,4 +1,4 @@
-"""Every preset on random ragged groups: equal to plain loops, and the properties of credit.md 2."""
+"""Every preset on random ragged groups: equal to plain loops, and the properties of docs/credit.md 2."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""Every channel gives the values of credit.md 1, worked out by hand."""
+"""Every channel gives the values of docs/credit.md 1, worked out by hand."""
 
 from typing import Any
 

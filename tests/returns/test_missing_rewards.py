@@ -1,4 +1,4 @@
-"""What a missing reward does to rewards, fills, returns and counts (credit.md 1, field cases 5 and 10)."""
+"""What a missing reward does to rewards, fills, returns and counts (docs/credit.md 1, field cases 5 and 10)."""
 
 from pathlib import Path
 from typing import Any

@@ -13,7 +13,7 @@ USAGE = "list<element: struct<role: string, prompt_tokens: int64, cached_tokens:
 GRADES = "list<element: struct<indicator: string, level: int32, evidence: string, reasoning: string>>"
 GRADE_SAMPLES = "list<element: struct<judge: string, sample: int32, indicator: string, level: int32, status: string>>"
 
-# DESIGN 2, column by column.
+# The file format, column by column.
 DESIGNED = {
     "rollout": {
         "group_id": "string", "sample": "int32", "turn": "int32", "dialogue_id": "string", "scenario_id": "string",

@@ -1,7 +1,7 @@
 """Tiny random policies, advantage files written by hand, and a plain reference of the update. Not a test module.
 
-``reference_loss`` is the whole of credit.md 3 once more, in loops over dialogues and tokens and in float64, without
-batching, padding, chunks or weights: slow, and easy to check against the text.
+``reference_loss`` is the whole of docs/credit.md 3 once more, in loops over dialogues and tokens and in float64,
+without batching, padding, chunks or weights: slow, and easy to check against the text.
 """
 
 import math

@@ -1,7 +1,7 @@
 """Computes one term over a table of whole groups: accumulate, centre, scale, in the term's order.
 
 Pools of the whole input (``batch``, ``dialogue-batch``) need moments collected over all tables first
-(``batch_moments``). Source: credit.md 2. Not here: which terms (``presets``), files (``stage``).
+(``batch_moments``). Source: docs/credit.md 2. Not here: which terms (``presets``), files (``stage``).
 """
 
 from dataclasses import dataclass

@@ -2,7 +2,7 @@
 
 z over a pool S: (x - mean S) / (std S + 1e-8), population std, float64, two passes. A pool of fewer than two members,
 or whose std is at most 1e-6 * max(1, |mean|), is *degenerate*: its values become exactly 0, and it is counted. Source:
-credit.md 0 and 2. Not here: which values and scopes a preset takes (``terms``), and files.
+docs/credit.md 0 and 2. Not here: which values and scopes a preset takes (``terms``), and files.
 """
 
 from dataclasses import dataclass
@@ -113,7 +113,7 @@ def scaled(
 ) -> Floats:
     """Values divided by their pool's spread (+ 1e-8; at least ``least``); exactly 0 in degenerate pools.
 
-    Of deviations from the same pool this makes z (credit.md 2, group 0: (1.0, .5, .8), (.3, .6) -> 1.4897 for the
+    Of deviations from the same pool this makes z (docs/credit.md 2, group 0: (1.0, .5, .8), (.3, .6) -> 1.4897 for the
     first); with ``leave_one_out`` of deviations from the mean of the others, whose spread is wider too.
     Example: +.7, -.7 with spread .7 -> +1, -1.
     """

@@ -1,6 +1,6 @@
 """The signals of a table of whole groups: rewards and channels with their missing values filled.
 
-Source: credit.md 1, "Missing in a return". Not here: pools and terms.
+Source: docs/credit.md 1, "Missing in a return". Not here: pools and terms.
 """
 
 from collections.abc import Callable

@@ -1,7 +1,8 @@
 """What a term is: one signal, accumulated, centred, scaled and weighted. An estimator is a weighted sum of terms.
 
 A preset is a tuple of terms (``presets``); users write their own in YAML (``advantage: {terms: [...]}``). Source:
-credit.md 2. Not here: arithmetic (``pools``, ``estimate``); this module stays free of numpy, the command line reads it.
+docs/credit.md 2. Not here: arithmetic (``pools``, ``estimate``); this module stays free of numpy, the command line
+reads it.
 """
 
 from typing import Literal, Self

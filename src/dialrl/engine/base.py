@@ -17,7 +17,7 @@ FinishReason = Literal["stop", "length", "error"]
 
 @dataclass(frozen=True)
 class SamplingSettings:
-    """How replies are drawn. Training needs the whole distribution: top_p 1, top_k 0, min_p 0 (credit.md 3)."""
+    """How replies are drawn. Training needs the whole distribution: top_p 1, top_k 0, min_p 0 (docs/credit.md 3)."""
 
     temperature: float = 1.0
     top_p: float = 1.0

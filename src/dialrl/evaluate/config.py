@@ -7,7 +7,7 @@ from dialrl.state.rules import StopRules
 
 
 class EmpaConfig(StageConfig):
-    """How judged dialogues are scored by EPM-Q (empathy-model.md 4)."""
+    """How judged dialogues are scored by EPM-Q (docs/stages/evaluate-empa.md)."""
 
     epsilon: float = semantic(1.0, ge=0.0, help="An axis is in the zone from -epsilon on.")
     until: Literal["stop", "end"] = semantic(

@@ -2,7 +2,7 @@
 
 Reads any judged file with deficit, position and grades. Dialogues that broke or have no position are left out and
 counted; a missing judgement keeps the position and adds no levels, as in the published scores. Source:
-empathy-model.md 4, intervals benchmarks.md 5. Not here: the formulas (``epm_q``) and the resampling (``statistics``).
+docs/stages/evaluate-empa.md. Not here: the formulas (``epm_q``) and the resampling (``statistics``).
 """
 
 from collections.abc import Sequence

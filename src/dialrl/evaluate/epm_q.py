@@ -1,7 +1,7 @@
 """EPM-Q: nine indices of a judged dialogue and the one score made of them, as pure functions. Files: ``empa``.
 
 A dialogue of T policy turns has N = T + 1 points, the start (turn 0, with dE 0 and alignment 0) included. Notation of
-empathy-model.md 4, where the formulas were checked against all 16 published models:
+docs/stages/evaluate-empa.md; a test reproduces the published scores of four models:
 
 * outcome (0.4): RDI = clip((100 (d0 - dT) / r + 100) / 2, 0, 100); Etot = 100 max(0, E) / (1.2 r);
   Snet = 100 max(0, S) / (1.5 r), where d0, dT are the zone distances of the first and last point, r = d0 (1 where d0 is

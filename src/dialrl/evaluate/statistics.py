@@ -2,7 +2,7 @@
 
 The unit that is drawn again is the *scenario* with all its dialogues: dialogues on one scenario are alike, and drawing
 them one by one would promise too narrow intervals. Pure numpy; every random draw comes from the seed given. Source:
-benchmarks.md 5. Not here: which figures are compared (``empa`` and the other evaluations).
+docs/stages/evaluate-empa.md. Not here: which figures are compared (``empa`` and the other evaluations).
 """
 
 from collections.abc import Iterator, Sequence

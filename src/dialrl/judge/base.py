@@ -53,7 +53,7 @@ class Judge(Protocol):
     rubric: str
 
     async def assess(self, scenario: Scenario, opening: Sequence[Message], seed: int) -> tuple[float, ...]:
-        """Initial deficit P_0 by axis, one a group (empathy-model.md 1)."""
+        """Initial deficit P_0 by axis, one a group (docs/state-model.md)."""
 
     async def grade(self, scenario: Scenario, dialogue: Sequence[Message], turn: int, seed: int) -> TurnVerdict:
         """Verdict on policy turn ``turn`` (from 0); ``dialogue`` ends with that reply."""

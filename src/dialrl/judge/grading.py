@@ -1,7 +1,7 @@
 """Verdicts to file columns: the one place where levels become increments and positions, live and afterwards alike.
 
 ``DialogueGrader`` follows one dialogue: it takes each turn's verdict, gives the judge columns of its row and says when
-a stop rule fired. A missing judgement carries the position forward (empathy-model.md 2), it is never a number. Not
+a stop rule fired. A missing judgement carries the position forward (docs/state-model.md), it is never a number. Not
 here: asking a judge, and files.
 """
 

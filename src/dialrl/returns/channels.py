@@ -1,7 +1,7 @@
 """The reward channels: what each of them gives a turn. One table; users add theirs through ``dialrl.channels``.
 
 A channel's value is *known*, *not applicable* (the turn should have none: an outcome before the last turn) or *missing*
-(it should be there and is not: the judge failed). Source: credit.md 1. Not here: weights, filling, returns.
+(it should be there and is not: the judge failed). Source: docs/credit.md 1. Not here: weights, filling, returns.
 """
 
 from collections.abc import Callable

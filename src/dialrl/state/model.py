@@ -3,7 +3,7 @@
 A state is a point with one coordinate an axis (the shipped rubric names C, A, P): below 0 is an unmet need, 0 is met,
 above 0 is surplus. The state starts at the deficit P_0 and each judged reply adds its increment. Everything here is a
 pure numpy function over ``(..., A)`` arrays, so that one call serves a turn, a dialogue or a whole file; ``deficit``
-may be one point ``(A,)`` or a point a row. Source: empathy-model.md 1 and 2 (EMPA, arXiv 2603.00552).
+may be one point ``(A,)`` or a point a row. Source: docs/state-model.md (EMPA, arXiv 2603.00552).
 Not here: levels and scores (``rubric``), when a dialogue stops (``stop``), rewards (``dialrl.returns``).
 
 Worked example (used in the docstrings below): P_0 = (-17, -18, -13), |P_0| = 27.9643; an increment (1, 1, 1) leads to

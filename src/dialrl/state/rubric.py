@@ -2,7 +2,7 @@
 
 A rubric is data (YAML; the shipped one is ``data/rubrics/support.yaml``). The judge chooses levels; this file turns
 them into the deficit P_0 and the increments, so that a score never comes from a language model. Any number of named
-axes. Source: empathy-model.md 1. Not here: prompts and calls (``dialrl.judge``), the geometry (``model``).
+axes. Source: docs/state-model.md. Not here: prompts and calls (``dialrl.judge``), the geometry (``model``).
 """
 
 import hashlib

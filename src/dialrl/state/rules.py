@@ -1,7 +1,7 @@
 """The rules by which the state of a dialogue ends it, and their parameters. Light to import: configurations hold it.
 
 Turns count from 1 here: turn t is row ``turn`` = t - 1, so ``min_turns`` 12 first fires on row 11. Source:
-empathy-model.md 2. Not here: the arithmetic (``stop``).
+docs/state-model.md. Not here: the arithmetic (``stop``).
 
 The rules at turn t >= min_turns, tested in this order; v* points from P_0 straight to the origin, dE = v . v*:
 

@@ -1,8 +1,8 @@
 """When a dialogue stops: success, collapse, regression, oscillation, turn limit, as one function of the state's path.
 
 The same arithmetic serves a file graded afterwards (``stops``, all dialogues at once), one dialogue (``stop_turn``) and
-a live one (``StopTracker``, turn by turn), with equal results. Source: empathy-model.md 2; there turns count from 1, so
-turn t is row ``turn`` = t - 1. Not here: the rules in words and their parameters (``rules``), writing ``stop_turn``
+a live one (``StopTracker``, turn by turn), with equal results. Source: docs/state-model.md; there turns count from 1,
+so turn t is row ``turn`` = t - 1. Not here: the rules in words and their parameters (``rules``), writing ``stop_turn``
 into files, and limits that are no matter of the state (tokens, time).
 
 Degenerate cases: with P_0 = 0 there is no need left to meet, all dE are 0 and min_turns is a success. A turn whose

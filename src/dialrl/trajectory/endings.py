@@ -1,7 +1,7 @@
 """Why a dialogue ended: the values of the column ``end_reason``, and what each says about ``terminated``/``truncated``.
 
 A dialogue that *terminated* came to an end of its own; one that was *truncated* was cut by a limit; one in ``error``
-broke and is neither. Source: DESIGN 2. Light to import.
+broke and is neither. Source: docs/trajectory-file.md. Light to import.
 """
 
 TERMINATED_REASONS = ("success", "collapse", "regression", "oscillation", "farewell", "answer", "format_failure")

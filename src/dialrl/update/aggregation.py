@@ -1,7 +1,7 @@
 """From token losses to one loss: a weight for every trained token of one optimiser step.
 
 The loss of a step is the plain sum of weight x token loss, so it does not depend on how the step is cut into forward
-passes or spread over processes (field case 15). Sets are those of the whole step (credit.md 3).
+passes or spread over processes (field case 15). Sets are those of the whole step (docs/credit.md 3).
 """
 
 import numpy as np

@@ -92,8 +92,8 @@ class TrainingData:
 def read_training_data(source: TrajectoryFile, config: UpdateConfig, limits: Limits, *, step: int = 0) -> TrainingData:
     """Read ``source`` as training data for ``config``; ``step`` is the policy's own (for ``max_lag``).
 
-    Raises InputError (or NumericalError) for everything in credit.md 3 that cannot be trained, naming dialogue, turn
-    and token. A file without anything to train gives data without sequences: that is no error.
+    Raises InputError (or NumericalError) for everything in docs/credit.md 3 that cannot be trained, naming dialogue,
+    turn and token. A file without anything to train gives data without sequences: that is no error.
     """
     details = rollout_details(source.lineage)
     _check_columns(source)

@@ -1,7 +1,7 @@
 """Turns to training sequences: one sequence a (dialogue, segment), all its turns in it, sampled tokens trained.
 
-A turn is trained when its advantage is known (credit.md 3); every other token is context. Sequences end at their last
-trained token. Not here: reading files (``data``), model inputs (``dialrl.model.packing``).
+A turn is trained when its advantage is known (docs/credit.md 3); every other token is context. Sequences end at their
+last trained token. Not here: reading files (``data``), model inputs (``dialrl.model.packing``).
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence

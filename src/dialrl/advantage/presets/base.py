@@ -8,7 +8,7 @@ from dialrl.advantage.terms import Term
 UNEVEN_LENGTHS = (
     "Dialogues of different length: late turns are compared only with the dialogues that reach them, so credit for"
     " lasting longer (or for ending sooner) is given at the turns where all are still there, and none at the end"
-    " (credit.md 4)."
+    " (docs/credit.md 4)."
 )
 
 

@@ -3,7 +3,7 @@
 One folder is one policy: the group is the script, the sample the folder's place in the order given, so that the
 folders' dialogues on one script are compared with each other. The published position is taken as it stands; a turn
 whose form is absent is a missing judgement (null increment, position carried forward), never a 0. Source:
-empathy-model.md 5. Not here: the file's own format (``empa_file``), the judge's form (``empa_form``).
+docs/stages/import.md. Not here: the file's own format (``empa_file``), the judge's form (``empa_form``).
 """
 
 import hashlib

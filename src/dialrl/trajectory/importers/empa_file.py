@@ -1,4 +1,4 @@
-"""A published EMPA result file (empathy-model.md 5), read and checked: one dialogue with a judgement a turn.
+"""A published EMPA result file (docs/stages/import.md), read and checked: one dialogue with a judgement a turn.
 
 Everything the importer relies on is checked here, with the file and the key in the error; whatever else stands in the
 file is ignored. Not here: trajectory rows (``empa``).
