@@ -130,7 +130,7 @@ def discounted(reward_K: Floats, dialogue_start: Ints, turn_K: Ints, gamma: floa
     """Return-to-go of each turn, (K,): G_k = sum over the dialogue's turns j >= k of gamma^(turn_j - turn_k) r_j.
 
     ``dialogue_start`` (D+1,) are the row offsets of the dialogues, ``turn_K`` the real turn indices (a gap in them is
-    time that passed). Every reward must be a number: what does not count is 0. Source: credit.md 0.
+    time that passed). Every reward must be a number: what does not count is 0. Source: docs/credit.md 0.
 
     The loop runs over positions counted from the end of the dialogues, all dialogues at once.
     Example, gamma .85: (1.0, .5, .8) -> .8; .5 + .85 * .8 = 1.18; 1.0 + .85 * 1.18 = 2.003.
@@ -140,7 +140,7 @@ def discounted(reward_K: Floats, dialogue_start: Ints, turn_K: Ints, gamma: floa
         return return_K
     length_D = np.diff(dialogue_start)
     row_D = dialogue_start[1:] - 1
-    step_K = np.diff(turn_K, append=0)
+    step_K = turn_K[1:] - turn_K[:-1]  # from each turn to the next; of a last turn meaningless
     even = _all_one(step_K, row_D)
     for position in range(1, int(length_D.max())):
         alive_D = length_D > position
@@ -156,7 +156,7 @@ def discounted(reward_K: Floats, dialogue_start: Ints, turn_K: Ints, gamma: floa
 def _all_one(step_K: Ints, last_row_D: Ints) -> bool:
     """True when no dialogue has a gap in its turn indices."""
     gaps_K = step_K != 1
-    gaps_K[last_row_D] = False
+    gaps_K[last_row_D[:-1]] = False
     return not gaps_K.any()
 
 
@@ -176,7 +176,7 @@ def fill_by_means(
     """Replace the ``missing`` values by the mean of the known ones of their group at that turn index, else the group's.
 
     What has neither stays open (``open_K``): the caller fills it by the file's mean. Values neither known nor missing
-    are left alone and in no mean. Source: credit.md 1, "Missing in a return".
+    are left alone and in no mean. Source: docs/credit.md 1.
     Example: one group, dialogues (1, ?, .8) and (.3, .6, .9) -> (1, .6, .8) and (.3, .6, .9).
     """
     rows = np.flatnonzero(missing_K)

@@ -1,6 +1,6 @@
 """From channel values to rewards and returns: the missing-value rules and discounting, as pure functions.
 
-Source: credit.md 1. Not here: what a channel's values are (``channels``), reading and writing (``stage``).
+Source: docs/credit.md 1. Not here: what a channel's values are (``channels``), reading and writing (``stage``).
 """
 
 from collections.abc import Callable, Mapping
@@ -90,8 +90,12 @@ def filled_returns(
 ) -> Returns:
     """Fill what is missing and discount. ``file_mean`` is asked only when a group knows no reward at all.
 
-    Golden (credit.md 1), gamma .85: (1.0, null, .8), (.3, .6, .9) -> G (2.0880, null, .8000), (1.46025, 1.3650, .9000).
+    Example (docs/credit.md 1), gamma .85:
+    (1.0, null, .8), (.3, .6, .9) -> G (2.0880, null, .8000), (1.46025, 1.3650, .9000).
     """
+    if rewards.known_K.all():  # the usual case, without any copy
+        return_K = discounted(rewards.reward_K, layout.dialogue_start, layout.turn, gamma)
+        return Returns(rewards.reward_K, return_K, 0, 0, 0, rewards.kept_K)
     gaps_K = rewards.kept_K & rewards.missing_K
     base_K = np.where(rewards.kept_K & ~gaps_K, rewards.reward_K, 0.0)
     if not gaps_K.any() or missing == "zero":

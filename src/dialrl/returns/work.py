@@ -39,7 +39,7 @@ def add_returns(table: pa.Table, config: ReturnsConfig | None = None) -> pa.Tabl
 
 
 def returns_record(config: ReturnsConfig) -> StageRecord:
-    """What the lineage would say of ``add_returns`` with ``config``; ``advantage`` reads discount and channels there."""
+    """What the lineage says of returns made with ``config``: ``advantage`` reads discount and channels there."""
     return ReturnsWork((), chosen_channels(config), config, lambda names: iter(())).record()
 
 
