@@ -65,8 +65,8 @@ def test_centre_by_turn_scaled_by_batch_keeps_small_differences_small(tmp_path: 
 
 def test_an_override_may_name_its_term(tmp_path: Path) -> None:
     rows, summary = advantage_of(golden(tmp_path), preset="mapo", scale=("batch=none",))
-    assert summary.figures["terms"]["turn"]["scale"] == "turn"
-    assert "scale" not in summary.figures["terms"]["batch"]
+    assert summary.figures["terms"]["turn"] == "0.4 x return of reward (gamma 0.85), centre turn, scale turn"
+    assert summary.figures["terms"]["batch"] == "0.6 x reward, centre batch, scale none"
     mean = sum(flat(GOLDEN)) / 11
     assert [row["advantage_batch"] for row in rows] == pytest.approx([r - mean for r in flat(GOLDEN)])
 

@@ -13,7 +13,7 @@ def test_a_group_of_one_gets_zero_and_is_counted(tmp_path: Path, preset: str) ->
     returned, _ = returns_of(write(tmp_path / "turns.parquet", rows_of({"g": [(0.5,)]})))
     rows, summary = advantage_of(returned, preset=preset)
     assert [row["advantage"] for row in rows] == [0.0]
-    pools = next(iter(next(iter(summary.figures["terms"].values()))["pools"].values()))
+    pools = next(iter(summary.figures["pools"].values()))
     assert (pools["pools"], pools["degenerate"], pools["degenerate_share"]) == (1, 1, 1.0)
     assert any("all 1 pools" in warning and "degenerate" in warning for warning in summary.warnings)
 
@@ -95,7 +95,7 @@ def test_the_summary_shows_where_length_decides(tmp_path: Path) -> None:
     _, summary = advantage_of(returned, preset="turn-only", gamma=1.0)
     assert summary.figures["members_by_turn"] == [4, 3, 2]
     assert summary.figures["length_return_correlation"] == pytest.approx(1.0)
-    pools = summary.figures["terms"]["turn"]["pools"]["turn"]
+    pools = summary.figures["pools"]["turn: turn"]
     assert pools["degenerate_share"] == pytest.approx(1 / 3)
 
 

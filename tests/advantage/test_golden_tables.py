@@ -46,7 +46,7 @@ def test_equal_sums_give_exact_zeros_and_are_counted(tmp_path: Path, preset: str
     returned, _ = returns_of(source)
     rows, summary = advantage_of(returned, preset=preset)
     assert flat(by_dialogue(rows, "advantage")["g1"]) == [0.0] * 6
-    pools = summary.figures["terms"]["dialogue"]["pools"]["dialogue-group"]
+    pools = summary.figures["pools"]["dialogue: dialogue-group"]
     assert (pools["pools"], pools["degenerate"]) == (2, 1)
 
 

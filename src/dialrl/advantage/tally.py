@@ -84,21 +84,18 @@ class Tally:
         return dict(self._counts)
 
     def figures(self) -> dict[str, Any]:
-        """Pools by term, members by turn index, the correlation of length and return, mean |advantage|."""
+        """Terms in words, pools by term and scope, members by turn index, length against return, mean |advantage|."""
         members = self._members.tolist()
         credited = self._counts["turns_credited"]
+        beyond = sum(members[_LISTED_TURNS:])
         return {
-            "terms": {term.name: self._term_figures(term) for term in self._terms},
+            "terms": {term.name: _in_words(term) for term in self._terms},
+            "pools": {f"{name}: {scope}": _pool_figures(report) for (name, scope), report in self._reports.items()},
             "members_by_turn": members[:_LISTED_TURNS],
-            "members_beyond": sum(members[_LISTED_TURNS:]),
+            **({"members_beyond": beyond} if beyond else {}),
             "length_return_correlation": self._lengths.value,
             "mean_absolute_advantage": self._absolute / credited if credited else None,
         }
-
-    def _term_figures(self, term: Term) -> dict[str, Any]:
-        pools = {scope: _pool_figures(report) for (name, scope), report in self._reports.items() if name == term.name}
-        settings = term.model_dump(mode="json", exclude_defaults=True, exclude={"name"})
-        return {**settings, "pools": pools}
 
     def warnings(self, asked: int | None) -> tuple[str, ...]:
         """Sentences a user should read. ``asked``: dialogues a group that the rollout asked for, if known."""
@@ -131,6 +128,22 @@ def samples_asked(record: StageRecord | None) -> int | None:
     """Dialogues a group that the rollout was asked for, if its record says so."""
     asked = None if record is None else record.options.get("samples")
     return asked if isinstance(asked, int) else None
+
+
+def _in_words(term: Term) -> str:
+    """``0.5 x return of reward (gamma 0.85), centre turn, scale turn``."""
+    signal = term.signal if term.pooled_with is None else f"{term.signal} and {term.pooled_with}"
+    what = {"none": signal, "sum": f"sum of {signal}", "return": f"return of {signal}"}[term.accumulate]
+    gamma = "" if term.gamma is None else f" (gamma {term.gamma:g})"
+    extras = [
+        "leave-one-out" if term.leave_one_out else "",
+        "sample std" if term.std == "sample" else "",
+        f"spread at least {term.min_std:g}" if term.min_std else "",
+        "normalised first" if term.normalises_first else "",
+        "divided by the root of its number of rewards" if term.rescale == "root-count" else "",
+    ]
+    parts = [f"{term.weight:g} x {what}{gamma}", f"centre {term.centre}", f"scale {term.scale}"]
+    return ", ".join([*parts, *(extra for extra in extras if extra)])
 
 
 def _pool_figures(report: PoolReport) -> dict[str, Any]:
