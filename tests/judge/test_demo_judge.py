@@ -48,6 +48,9 @@ def test_its_grades_give_the_rewards_of_the_world() -> None:
     for seed, given in enumerate(scenarios("test")[:30]):
         transcript, total = training_dialogue(seed, scenario=given)
         position = judge.assess(given)
+        assert judge.grade_dialogue(given, transcript) == [
+            judge.grade(given, transcript, turn) for turn in range(len(transcript) // 2)
+        ]
         for turn in range(len(transcript) // 2):
             named = {grade.indicator: grade.level for grade in judge.grade(given, transcript, turn).grades}
             increment = rubric.increment_from_levels(named)

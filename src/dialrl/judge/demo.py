@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dialrl.environment.demo.acts import Act
 from dialrl.environment.demo.rules import DEFICIT_LEVELS, Levels, grade, initial_deficit
 from dialrl.environment.demo.scenario import DemoScenario
-from dialrl.environment.demo.tracker import spoken, track
+from dialrl.environment.demo.tracker import TrackedTurn, spoken, track
 from dialrl.errors import InputError
 from dialrl.judge.base import Grade, TurnVerdict
 from dialrl.scenario.message import Message
@@ -55,12 +55,23 @@ class DemoJudge:
         lines = spoken(transcript)[: 2 * turn + 2]
         if turn < 0 or len(lines) < 2 * turn + 2:
             raise InputError(f"The dialogue of {scenario.scenario_id} has {len(lines) // 2} replies, no turn {turn}.")
+        return self._verdict(scenario, track(lines).turns[turn], lines[-1].content, turn, seed)
+
+    def grade_dialogue(self, scenario: DemoScenario, transcript: Sequence[Message], seed: int = 0) -> list[TurnVerdict]:
+        """The verdicts on all replies of a transcript, read once: equal to ``grade`` turn by turn."""
+        replies = [line.content for line in spoken(transcript) if line.role == "assistant"]
+        turns = track(transcript).turns
+        return [
+            self._verdict(scenario, turn, reply, place, seed)
+            for place, (turn, reply) in enumerate(zip(turns, replies, strict=True))
+        ]
+
+    def _verdict(self, scenario: DemoScenario, tracked: TrackedTurn, reply: str, turn: int, seed: int) -> TurnVerdict:
         draws = random.Random(f"demo judge {seed} {scenario.scenario_id} {turn}")
         if draws.random() < self.missing:
             return TurnVerdict((), "missing", error="The demo judge was set to fail at random and failed here.")
-        tracked = track(lines).turns[turn]
         levels = self._with_noise(grade(tracked.state, scenario.guarded, tracked.act), draws)
-        return TurnVerdict(_grades(levels, tracked.act, lines[-1].content), "ok")
+        return TurnVerdict(_grades(levels, tracked.act, reply), "ok")
 
     def _with_noise(self, levels: Levels, draws: random.Random) -> Levels:
         return Levels(*(self._moved(level, name, draws) for name, level in zip(INDICATORS, levels, strict=True)))

@@ -22,7 +22,7 @@ def test_every_act_is_taught() -> None:
     for seed in range(100):
         transcript, _ = training_dialogue(seed)
         seen |= {features(transcript[place].content, transcript[:place]).act for place in range(1, len(transcript), 2)}
-    assert seen == set(WEAK.after)
+    assert seen == set(WEAK.told)
 
 
 def test_a_dialogue_is_a_function_of_its_seed() -> None:

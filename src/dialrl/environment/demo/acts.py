@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
+from functools import lru_cache
 
 from dialrl.environment.demo.words import ADVICE_WORDS, AFFIRMING_WORDS, SLOT_WORDS
 from dialrl.scenario.message import Message
@@ -77,9 +78,14 @@ class ReplyFeatures:
         return Act.PARAPHRASE if self.names_topic else Act.GENERIC
 
 
-def words_of(text: str) -> list[str]:
+def words_of(text: str) -> tuple[str, ...]:
     """Lower-cased words of the part of a text that can matter (one character past CHARACTER_LIMIT is enough)."""
-    return _WORD.findall(text[: CHARACTER_LIMIT + 1].lower())
+    return _words(text[: CHARACTER_LIMIT + 1])
+
+
+@lru_cache(maxsize=8192)
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(_WORD.findall(text.lower()))
 
 
 def heard(transcript: Sequence[Message]) -> dict[str, frozenset[str]]:
@@ -99,12 +105,12 @@ def features(reply: str, transcript: Sequence[Message]) -> ReplyFeatures:
     words = words_of(reply)
     spoken = frozenset(words)
     known = heard(transcript)
-    earlier = {tuple(words_of(line.content)) for line in transcript if line.role == "assistant"}
+    earlier = {words_of(line.content) for line in transcript if line.role == "assistant"}
     return ReplyFeatures(
         empty=not words and not reply.strip(),
         garbled=_is_garbled(reply, words),
         off_topic=any(spoken & (SLOT_WORDS[kind] - known[kind]) for kind in SLOT_WORDS),
-        repeats_earlier=tuple(words) in earlier,
+        repeats_earlier=words in earlier,
         names_feeling=bool(spoken & known["feeling"]),
         names_topic=bool(spoken & known["topic"]),
         names_detail=bool(spoken & known["detail"]),

@@ -17,11 +17,11 @@ from dialrl.environment.demo.policy_data import WEAK, Behaviour, training_dialog
 from dialrl.progress import SILENT, Progress
 from dialrl.scenario.message import Message
 
-_WORDS_BEFORE = {Act.VALIDATE: 1.0, Act.PARAPHRASE: 1.0, Act.ASK: 1.0}
+_USERS_WORDS = {Act.VALIDATE: 1.0, Act.PARAPHRASE: 1.0, Act.ASK: 1.0}
 COPYING = Behaviour(
-    first={Act.VALIDATE: 1.0, Act.PARAPHRASE: 1.0},
-    before=_WORDS_BEFORE,
-    after=_WORDS_BEFORE | {Act.RESONATE: 3.0, Act.EMPOWER: 3.0},
+    warm=_USERS_WORDS,
+    other=_USERS_WORDS,
+    told=_USERS_WORDS | {Act.RESONATE: 3.0, Act.EMPOWER: 3.0},
 )
 
 
@@ -112,7 +112,7 @@ def train(
         torch.nn.utils.clip_grad_norm_(model.parameters(), settings.gradient_clip)
         optimizer.step()
         schedule.step()
-        losses.append(float(loss))
+        losses.append(loss.detach().item())
         progress.advance(loss=losses[-1])
     model.eval()
     return losses

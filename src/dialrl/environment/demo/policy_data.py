@@ -1,8 +1,9 @@
 """Supervised dialogues that teach the base policy: right words, weak choices.
 
 The base policy is to know how to speak (copy the user's feeling, topic and detail, never repeat itself) and not when to
-say what: its acts are drawn from a fixed mixture that leans to platitudes and early advice. Every slot word is right; a
-model taught with some wrong words never learns to copy. Held-out (feeling, topic) pairs never occur.
+say what: its acts are drawn from a mixture that leans to platitudes and early advice, and asks mostly after a warm
+line, so that some of its questions are answered. Every slot word is right; a model taught with some wrong words never
+learns to copy. Held-out (feeling, topic) pairs never occur.
 """
 
 import random
@@ -10,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from dialrl.environment.demo.acts import Act
-from dialrl.environment.demo.lines import OPENING_COUNT
+from dialrl.environment.demo.lines import OPENING_COUNT, Symbol
 from dialrl.environment.demo.replies import speak
 from dialrl.environment.demo.rules import TURN_LIMIT
 from dialrl.environment.demo.scenario import DemoScenario, scenarios
@@ -23,15 +24,15 @@ Mixture = Mapping[Act, float]
 
 @dataclass(frozen=True)
 class Behaviour:
-    """How often each act is chosen: as the first reply, before the user has told the detail, and after."""
+    """How often each act is chosen: after a warm line, after any other, and once the user has told the detail."""
 
-    first: Mixture
-    before: Mixture
-    after: Mixture
+    warm: Mixture
+    other: Mixture
+    told: Mixture
 
-    def act(self, turn: int, revealed: bool, draw: float) -> Act:
-        """The act that ``draw`` in [0, 1) picks."""
-        mixture = self.after if revealed else self.before if turn else self.first
+    def act(self, symbol: Symbol, revealed: bool, draw: float) -> Act:
+        """The act that ``draw`` in [0, 1) picks as an answer to a line of ``symbol``."""
+        mixture = self.told if revealed else self.warm if symbol is Symbol.WARM else self.other
         point = draw * sum(mixture.values())
         for act, weight in mixture.items():
             point -= weight
@@ -40,28 +41,21 @@ class Behaviour:
         return act
 
 
-_BEFORE = {
-    Act.VALIDATE: 0.22,
-    Act.PARAPHRASE: 0.22,
-    Act.AFFIRM: 0.12,
-    Act.ADVISE: 0.05,
-    Act.ASK: 0.24,
-    Act.GENERIC: 0.06,
-    Act.SILENT: 0.02,
-}
+_KIND = {Act.VALIDATE: 0.22, Act.PARAPHRASE: 0.22, Act.AFFIRM: 0.12}
+_POOR = {Act.ADVISE: 0.12, Act.GENERIC: 0.12, Act.SILENT: 0.02}
 WEAK = Behaviour(
-    first=_BEFORE | {Act.ASK: 0.02},
-    before=_BEFORE,
-    after={
-        Act.VALIDATE: 0.14,
-        Act.PARAPHRASE: 0.14,
+    warm=_KIND | _POOR | {Act.ASK: 0.40},
+    other=_KIND | _POOR | {Act.ASK: 0.04},
+    told={
+        Act.VALIDATE: 0.12,
+        Act.PARAPHRASE: 0.12,
         Act.AFFIRM: 0.06,
-        Act.ADVISE: 0.10,
-        Act.ASK: 0.12,
-        Act.GENERIC: 0.06,
+        Act.ADVISE: 0.08,
+        Act.GENERIC: 0.08,
         Act.SILENT: 0.02,
-        Act.RESONATE: 0.20,
-        Act.EMPOWER: 0.15,
+        Act.ASK: 0.06,
+        Act.RESONATE: 0.28,
+        Act.EMPOWER: 0.18,
     },
 )
 
@@ -85,8 +79,8 @@ def training_dialogue(
     """One dialogue spoken by ``behaviour``: (transcript, sum of its rewards). A pure function of the arguments."""
     random_numbers = random.Random(f"demo dialogue {seed}")
     user = DemoUser(scenario or training_scenario(random_numbers), seed, turn_limit)
-    start = user.state.distance
+    start, symbol = user.state.distance, Symbol.OPENING
     while user.end_reason is None:
-        act = behaviour.act(user.turn, user.state.revealed, random_numbers.random())
-        user.respond(speak(act, user.transcript, random_numbers.random()))
+        act = behaviour.act(symbol, user.state.revealed, random_numbers.random())
+        symbol = user.respond(speak(act, user.transcript, random_numbers.random())).symbol
     return user.transcript, start - user.state.distance

@@ -95,6 +95,6 @@ def speak(act: Act, transcript: Sequence[Message], draw: float) -> str:
     """A sentence of ``act`` not said yet in this dialogue (any, when all were); ``draw`` in [0, 1) picks it."""
     slots = slots_of(transcript)
     texts = reply_texts(act, slots["topic"], slots["feeling"], slots["detail"])
-    said = {tuple(words_of(line.content)) for line in spoken(transcript) if line.role == "assistant"}
-    fresh = [text for text in texts if tuple(words_of(text)) not in said] or list(texts)
+    said = {words_of(line.content) for line in spoken(transcript) if line.role == "assistant"}
+    fresh = [text for text in texts if words_of(text) not in said] or list(texts)
     return fresh[int(draw * len(fresh))]
