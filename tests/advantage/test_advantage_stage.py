@@ -1,5 +1,6 @@
 """``dialrl advantage`` on files: columns, lineage, counts, shards, batches, stop rules, refusals."""
 
+import json
 import random
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from dialrl.advantage.config import AdvantageConfig
 from dialrl.advantage.presets import known_presets
 from dialrl.advantage.stage import compute_advantages
 from dialrl.errors import InputError, OutputExistsError
+from dialrl.trajectory.importers.turns import import_turns
 from dialrl.trajectory.reader import TrajectoryFile
 
 PRESETS = [name for name in known_presets() if name != "igpo"]
@@ -110,6 +112,18 @@ def assert_same(got: list[dict[str, Any]], want: list[dict[str, Any]]) -> None:
     ]
     both = [[np.nan if r["advantage"] is None else r["advantage"] for r in rows] for rows in (got, want)]
     np.testing.assert_allclose(both[0], both[1], rtol=0, atol=1e-12)
+
+
+def test_the_order_of_imported_lines_changes_nothing(tmp_path: Path) -> None:
+    rows = [{("reward" if k == "reward_given" else k): v for k, v in row.items()} for row in ragged(5)]
+    found = []
+    for name, lines in (("sorted", rows), ("shuffled", random.Random(2).sample(rows, len(rows)))):
+        source = tmp_path / f"{name}.jsonl"
+        source.write_text("\n".join(json.dumps(line) for line in lines), encoding="utf-8")
+        import_turns(source, tmp_path / f"{name}.parquet")
+        returned, _ = returns_of(tmp_path / f"{name}.parquet", max_missing=1.0)
+        found.append(advantage_of(returned, preset="mapo")[0])
+    assert found[0] == found[1]
 
 
 def test_channels_filled_from_the_file_do_not_depend_on_batches(tmp_path: Path) -> None:
