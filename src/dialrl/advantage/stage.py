@@ -4,6 +4,7 @@ Pools that span the input cost one more pass over the few columns they need; mem
 largest group, never by the file. Not here: the arithmetic (``estimate``, ``pools``).
 """
 
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from dialrl.advantage.tally import samples_asked
 from dialrl.advantage.work import STAGE, AdvantageWork
 from dialrl.progress import SILENT, Progress
 from dialrl.summary import StageSummary
+from dialrl.trajectory.lineage import write_run_file
 from dialrl.trajectory.reader import TrajectoryFile
 from dialrl.trajectory.transform import finished_before, transform
 
@@ -33,6 +35,7 @@ def compute_advantages(
     preset, an override that fits nothing, or a gamma that is not the preset's; OutputExistsError when ``output`` exists
     and neither ``overwrite`` nor ``resume`` is given.
     """
+    began = time.monotonic()
     config = config or AdvantageConfig()
     source = TrajectoryFile.open(inputs, stage="returns", needs=("reward", "reward_filled", "return"))
     origin = Origin.of(source.lineage, where=source.where)
@@ -53,6 +56,7 @@ def compute_advantages(
         batch_rows=config.batch_rows,
         progress=progress,
     )
+    write_run_file(output, seconds=time.monotonic() - began)
     warnings = (*notes, *work.tally.warnings(samples_asked(source.lineage.record("rollout"))))
     figures = {"estimator": config.estimator, "file_gamma": origin.gamma, **work.tally.figures()}
     return StageSummary(STAGE, output, work.tally.counts(), figures, warnings)

@@ -1,5 +1,6 @@
 """``dialrl returns``: reads judged turns, adds rewards and returns. Files in, files out; arithmetic is elsewhere."""
 
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -8,6 +9,7 @@ from dialrl.returns.channels import chosen_channels
 from dialrl.returns.config import ReturnsConfig
 from dialrl.returns.work import STAGE, ReturnsWork
 from dialrl.summary import StageSummary
+from dialrl.trajectory.lineage import write_run_file
 from dialrl.trajectory.reader import TrajectoryFile
 from dialrl.trajectory.transform import finished_before, transform
 
@@ -28,6 +30,7 @@ def compute_returns(
     when ``output`` exists and neither ``overwrite`` nor ``resume`` is given. With ``resume`` a complete output made
     from the same input with the same options is left as it is.
     """
+    began = time.monotonic()
     config = config or ReturnsConfig()
     channels = chosen_channels(config)
     source = TrajectoryFile.open(inputs, needs=[name for channel in channels for name in channel.needs])
@@ -47,6 +50,7 @@ def compute_returns(
         batch_rows=config.batch_rows,
         progress=progress,
     )
+    write_run_file(output, seconds=time.monotonic() - began)
     return StageSummary(STAGE, output, work.tally.counts(), work.tally.figures(config), work.tally.warnings())
 
 
