@@ -7,7 +7,7 @@ import pytest
 from dialrl.engine.base import GenerationRequest, SamplingSettings
 from dialrl.environment import registry as environments
 from dialrl.environment.base import PolicyReply
-from dialrl.errors import InputError
+from dialrl.errors import InputError, RunError
 from dialrl.judge import registry as judges
 from dialrl.model.context import DialogueContext
 from dialrl.model.probe import probe_template
@@ -109,8 +109,8 @@ def test_an_engine_fails_on_demand_at_its_place_and_as_often_as_told():
     with pytest.raises(ScriptedFailureError, match="'b/1'"):
         engine.generate_block([request(USER, dialogue="b/1")], SETTINGS)
     assert engine.generate_block([request(USER, dialogue="b/1")], SETTINGS)
-    broken = engine.generate_block([request(USER, REPLY, USER)], SETTINGS)[0]
-    assert len(broken.logprobs) == len(broken.reply_ids) - 1
+    with pytest.raises(RunError, match="2 reply ids and 1 log-probs"):
+        engine.generate_block([request(USER, REPLY, USER)], SETTINGS)
 
 
 def test_a_stream_engine_can_hang():

@@ -1,21 +1,46 @@
-"""Asks a judge for one verdict and takes whatever comes back: a late, broken or misshapen answer is data, "missing".
+"""Asks a judge and takes whatever comes back: a late, broken or misshapen answer is data, "missing", with its reason.
 
 Live grading and grading afterwards both ask here, so a judge's failure is recorded in one place and in one way.
 """
 
 import asyncio
+import math
 from collections.abc import Awaitable
+from dataclasses import dataclass
 
 from dialrl.errors import InputError
 from dialrl.judge.base import TurnVerdict
 from dialrl.state.rubric import Rubric
+from dialrl.trajectory.rows import storable
 
 _LONGEST_ERROR = 500
 
 
 def missing(error: str) -> TurnVerdict:
     """The verdict of a judgement that could not be had."""
-    return TurnVerdict(grades=(), status="missing", error=error[:_LONGEST_ERROR])
+    return TurnVerdict(grades=(), status="missing", error=storable(error)[:_LONGEST_ERROR])
+
+
+@dataclass(frozen=True)
+class Assessment:
+    """P_0 by axis; None, and why, where it could not be had."""
+
+    deficit: tuple[float, ...] | None
+    error: str | None = None
+
+
+async def ask_deficit(call: Awaitable[tuple[float, ...]], rubric: Rubric, *, timeout_seconds: float) -> Assessment:
+    """The initial deficit of ``call``, or why there is none: timeout, the judge's exception, no number an axis."""
+    try:
+        deficit = await asyncio.wait_for(call, timeout_seconds)
+    except TimeoutError:
+        return Assessment(None, "timeout")
+    except Exception as error:  # noqa: BLE001 - an assessment that breaks is data, whatever the judge raised
+        return Assessment(None, storable(f"{type(error).__name__}: {error}")[:_LONGEST_ERROR])
+    axes = rubric.axis_names
+    if len(deficit) != len(axes) or not all(math.isfinite(value) for value in deficit):
+        return Assessment(None, f"out_of_range: deficit {deficit!r:.100}; expected a number for each of {list(axes)}")
+    return Assessment(tuple(float(value) for value in deficit))
 
 
 async def ask(call: Awaitable[TurnVerdict], rubric: Rubric, *, timeout_seconds: float) -> TurnVerdict:

@@ -14,6 +14,7 @@ from dialrl.judge.base import TurnVerdict
 from dialrl.state.rubric import Rubric
 from dialrl.state.rules import StopRules
 from dialrl.state.stop import StopTracker
+from dialrl.trajectory.rows import storable
 
 JUDGE_COLUMNS = (
     "deficit", "increment", "position", "position_estimated", "grades", "grade_samples", "judge_status",
@@ -32,6 +33,7 @@ class DialogueGrader:
     def __post_init__(self) -> None:
         self._tracker = StopTracker(self.deficit, self.rules)
         self._missing = 0
+        self._end_position = self.deficit
         self.stop_turn: int | None = None
         self.stop_reason: str | None = None
 
@@ -42,10 +44,11 @@ class DialogueGrader:
     def add(self, verdict: TurnVerdict, *, turn: int) -> dict[str, Any]:
         """Judge columns of one row, ``stop_turn`` apart, which is known at the end of the dialogue."""
         increment = self._increment(verdict)
-        self._missing += increment is None
         reason = self._tracker.add(increment)
-        if reason is not None and self.stop_turn is None:
-            self.stop_turn, self.stop_reason = turn, reason
+        if self.stop_turn is None:
+            self._missing += increment is None
+            self._end_position = self.position
+            self.stop_turn, self.stop_reason = (None, None) if reason is None else (turn, reason)
         return {
             "deficit": list(self.deficit),
             "increment": increment,
@@ -57,12 +60,18 @@ class DialogueGrader:
             "judge_error": verdict.error,
         }
 
-    def outcome(self, environment: Environment, end_reason: str | None) -> float | None:
-        """The graded dialogue's outcome; null when a judgement is missing or the environment has none from grades."""
-        if self._missing or end_reason is None or end_reason == "error":
-            return None
+    def outcome(self, environment: Environment, end_reason: str | None, own: float | None) -> float | None:
+        """The dialogue's outcome up to its stop: the environment's ``own``, or by the grades where it defines it so.
+
+        By the grades it is null while one of them is missing.
+        """
+        if end_reason is None or end_reason == "error":
+            return own
         reason = end_reason if self.stop_reason is None else self.stop_reason
-        return environment.graded_outcome(reason, self.deficit, self.position)
+        by_grades = environment.graded_outcome(reason, self.deficit, self._end_position)
+        if by_grades is None:
+            return own
+        return None if self._missing else by_grades
 
     def _increment(self, verdict: TurnVerdict) -> list[float] | None:
         if verdict.status == "missing":
@@ -73,7 +82,26 @@ class DialogueGrader:
 def _grade_rows(verdict: TurnVerdict) -> list[dict[str, Any]] | None:
     if verdict.status == "missing":
         return None
-    return [vars(grade) for grade in verdict.grades]
+    return [
+        {**vars(grade), "evidence": _words(grade.evidence), "reasoning": _words(grade.reasoning)}
+        for grade in verdict.grades
+    ]
+
+
+def _words(text: str | None) -> str | None:
+    return None if text is None else storable(text)
+
+
+FAILED_DIALOGUE = "the dialogue failed in the rollout"
+NO_REPLY = "there is no reply to grade"
+
+
+def ungraded(deficit: Sequence[float] | None, error: str) -> dict[str, Any]:
+    """Judge columns of a turn whose dialogue cannot be followed (it failed, or P_0 is not known): nothing moves."""
+    point = None if deficit is None else list(deficit)
+    unknown = dict.fromkeys(JUDGE_COLUMNS)
+    known = {"deficit": point, "position": point, "position_estimated": True}
+    return {**unknown, **known, "judge_status": "missing", "judge_error": error}
 
 
 def with_stop_turn(rows: Sequence[dict[str, Any]], stop_turn: int | None) -> None:

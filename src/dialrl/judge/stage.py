@@ -7,7 +7,7 @@ kept, so a killed run continues. Not here: a judge, and the arithmetic of grades
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +16,11 @@ import pyarrow as pa
 from dialrl.concurrency import run_async
 from dialrl.environment.base import Environment
 from dialrl.environment.registry import open_environment
-from dialrl.errors import FailureThresholdError
-from dialrl.judge.asking import ask, missing
+from dialrl.errors import FailureThresholdError, UsageError
+from dialrl.judge.asking import Assessment, ask, ask_deficit, missing
 from dialrl.judge.base import Judge, TurnVerdict
 from dialrl.judge.config import JudgeConfig
-from dialrl.judge.grading import JUDGE_COLUMNS, DialogueGrader, with_stop_turn
+from dialrl.judge.grading import FAILED_DIALOGUE, JUDGE_COLUMNS, NO_REPLY, DialogueGrader, ungraded, with_stop_turn
 from dialrl.judge.registry import open_judge
 from dialrl.progress import SILENT, Progress
 from dialrl.scenario.card import Scenario
@@ -29,7 +29,7 @@ from dialrl.seeds import seed_for
 from dialrl.state.rubric import Rubric, load_rubric
 from dialrl.summary import StageSummary
 from dialrl.trajectory.lineage import StageRecord, write_run_file
-from dialrl.trajectory.parts import Parts
+from dialrl.trajectory.parts import Parts, discard_parts
 from dialrl.trajectory.reader import TrajectoryFile
 from dialrl.trajectory.rows import rows_to_table, table_to_dialogues
 from dialrl.trajectory.schema import KEYS
@@ -58,11 +58,11 @@ def judge_dialogues(
     """
     source = TrajectoryFile.open(inputs, needs=["scenario_id", "environment", "messages", "reply"])
     if resume and finished_before(output, stage="judge", config=config, source=source, overwrite=overwrite):
-        record = TrajectoryFile.open(output).lineage.record("judge")
-        return StageSummary("judge", output, record.counts if record else {}, {"already_complete": True})
+        return _already_there(output, config)
     began = time.monotonic()
     passing_on = "judge_status" in source.names and not config.regrade
     if passing_on:
+        _refuse_other_judge(source, config)
         counts = _pass_on(source, output, config, overwrite=overwrite or resume, slim=slim, progress=progress)
     else:
         counts = _Grading(source, output, config, progress).run(overwrite=overwrite, resume=resume, slim=slim)
@@ -78,7 +78,7 @@ def _pass_on(
     counts: Counter[str] = Counter()
 
     def compute(table: pa.Table) -> Mapping[str, pa.Array]:
-        counts.update(f"judgements_{status}" for status in table["judge_status"].to_pylist())
+        counts.update(_statuses(table))
         return {name: table[name] for name in there}
 
     there = [name for name in JUDGE_COLUMNS if name in source.names]  # an imported file may lack some
@@ -97,6 +97,24 @@ def _pass_on(
     return counts
 
 
+def _statuses(table: pa.Table) -> list[str]:
+    return [f"judgements_{status or 'missing'}" for status in table["judge_status"].to_pylist()]
+
+
+def _refuse_other_judge(source: TrajectoryFile, config: JudgeConfig) -> None:
+    """Raise UsageError when the judge asked for explicitly is not the one that graded in the rollout."""
+    record = source.lineage.record("rollout")
+    live = record.options if record is not None and record.options.get("grading") == "live" else {}
+    asked = config.semantic_values()
+    keys = [key for key in ("judge", "judge_options", "stop") if key in live and key in config.model_fields_set]
+    differing = [f"{key}: {live[key]} -> {asked[key]}" for key in keys if live[key] != asked[key]]
+    if differing:
+        raise UsageError(
+            f"{source.where} was graded in the rollout, by another judge: {'; '.join(differing)}. Grade it again with"
+            " --regrade, or leave these settings out to pass its grades on."
+        )
+
+
 class _Grading:
     """One call of ``judge_dialogues`` that asks a judge."""
 
@@ -107,12 +125,14 @@ class _Grading:
         self.counts: Counter[str] = Counter()
         self._environments: dict[str, Environment] = {}
         self._reads = [name for name in READS if name in source.names]
+        self._iteration = _iteration(source)
+        self._starts: list[int] = []
 
     def run(self, *, overwrite: bool, resume: bool, slim: bool) -> Counter[str]:
         identity = {"options": self.config.semantic_values(), "input": self.source.digest()}
         parts = Parts(self.output, identity, overwrite=overwrite, resume=resume)
         self._grade_blocks(parts)
-        blocks = iter(sorted(parts.done()))
+        blocks = iter(self._starts)
         transform(
             self.source,
             self.output,
@@ -129,32 +149,40 @@ class _Grading:
         return self.counts
 
     def _grade_blocks(self, parts: Parts) -> None:
-        done = parts.done()
+        """Blocks are numbered by their first row, so that another ``batch_rows`` takes those that still fit."""
+        start = 0
         self.progress.start("judge", self.source.num_rows, "turns")
-        for number, table in enumerate(self.source.groups(self._reads, self.config.batch_rows)):
-            if number not in done:
+        for table in self.source.groups(self._reads, self.config.batch_rows):
+            if parts.rows(start) != table.num_rows:
                 rows = run_async(self._grade_block(list(table_to_dialogues(table))))
-                parts.write(number, rows_to_table(rows, [*KEYS, *WRITES]))
+                parts.write(start, rows_to_table(rows, [*KEYS, *WRITES]))
+            self._starts.append(start)
+            start += table.num_rows
             self.progress.advance(table.num_rows)
 
     def _graded(self, parts: Parts, block: int) -> Mapping[str, pa.ChunkedArray]:
         table = parts.read(block)
-        self.counts.update(f"judgements_{status}" for status in table["judge_status"].to_pylist())
+        self.counts.update(_statuses(table))
         return {name: table[name] for name in WRITES}
 
     async def _grade_block(self, dialogues: Sequence[list[Row]]) -> list[Row]:
         gate = asyncio.Semaphore(self.config.concurrency)
-        deficits = {group: await self._assess(rows[0]) for group, rows in _first_of_groups(dialogues)}
+        firsts = _first_of_groups(dialogues)
+        assessed = await asyncio.gather(*(self._assess(first, gate) for first in firsts.values()))
+        by_group = dict(zip(firsts, assessed, strict=True))
         graded = await asyncio.gather(
-            *(self._grade_dialogue(rows, deficits[rows[0]["group_id"]], gate) for rows in dialogues)
+            *(self._grade_dialogue(rows, by_group[rows[0]["group_id"]], gate) for rows in dialogues)
         )
         return [row for rows in graded for row in rows]
 
-    async def _assess(self, first: Row) -> tuple[float, ...]:
+    async def _assess(self, first: Row, gate: asyncio.Semaphore) -> Assessment:
         """P_0: one assessment a group; the seed names the group."""
         opening = [Message.from_row(message) for message in first["messages"] or ()]
-        seed = seed_for(self.config.seed, 0, first["group_id"], 0, 0, "assess")
-        return await self.judge.assess(self._scenario(first), opening, seed)
+        seed = seed_for(self.config.seed, self._iteration, first["group_id"], 0, 0, "assess")
+        scenario = self._scenario(first)
+        async with gate:
+            call = self.judge.assess(scenario, opening, seed)
+            return await ask_deficit(call, self.rubric, timeout_seconds=self.config.call_timeout_seconds)
 
     def _scenario(self, row: Row) -> Scenario:
         return self._environment(row["environment"]).find(row["scenario_id"])
@@ -164,10 +192,12 @@ class _Grading:
             self._environments[name] = open_environment(name, self.config.environment_options)
         return self._environments[name]
 
-    async def _grade_dialogue(
-        self, rows: Sequence[Row], deficit: tuple[float, ...], gate: asyncio.Semaphore
-    ) -> list[Row]:
-        grader = DialogueGrader(self.rubric, deficit, self.config.stop)
+    async def _grade_dialogue(self, rows: Sequence[Row], assessed: Assessment, gate: asyncio.Semaphore) -> list[Row]:
+        if assessed.deficit is None:
+            return _ungraded(rows, None, f"no initial deficit: {assessed.error}")
+        if rows[0].get("status") == "error":
+            return _ungraded(rows, assessed.deficit, FAILED_DIALOGUE)
+        grader = DialogueGrader(self.rubric, assessed.deficit, self.config.stop)
         scenario, dialogue, graded = self._scenario(rows[0]), list[Message](), list[Row]()
         async with gate:
             for row in rows:
@@ -181,26 +211,44 @@ class _Grading:
         return graded
 
     def _outcome(self, last: Row, grader: DialogueGrader) -> float | None:
-        """The environment's own outcome, else the one that follows from the grades."""
-        if last.get("outcome") is not None:
-            return float(last["outcome"])
-        return grader.outcome(self._environment(last["environment"]), last.get("end_reason"))
+        return grader.outcome(self._environment(last["environment"]), last.get("end_reason"), last.get("outcome"))
 
     async def _verdict(self, scenario: Scenario, dialogue: Sequence[Message], row: Row) -> TurnVerdict:
-        if row.get("status") == "error":
-            return missing("the dialogue failed in the rollout")
-        seed = seed_for(self.config.seed, 0, row["group_id"], row["sample"], row["turn"], "judge")
+        if row["reply"] is None:
+            return missing(NO_REPLY)
+        seed = seed_for(self.config.seed, self._iteration, row["group_id"], row["sample"], row["turn"], "judge")
         call = self.judge.grade(scenario, dialogue, row["turn"], seed)
         return await ask(call, self.rubric, timeout_seconds=self.config.call_timeout_seconds)
 
 
-def _first_of_groups(dialogues: Sequence[list[Row]]) -> Iterator[tuple[str, list[Row]]]:
-    seen: set[str] = set()
+def _first_of_groups(dialogues: Sequence[list[Row]]) -> dict[str, Row]:
+    """First row of a dialogue of each group: of one that has its opening, since a failed one may lack it."""
+    firsts: dict[str, Row] = {}
     for rows in dialogues:
-        group = rows[0]["group_id"]
-        if group not in seen:
-            seen.add(group)
-            yield group, rows
+        held = firsts.setdefault(rows[0]["group_id"], rows[0])
+        if not held["messages"]:
+            firsts[rows[0]["group_id"]] = rows[0]
+    return firsts
+
+
+def _ungraded(rows: Sequence[Row], deficit: Sequence[float] | None, error: str) -> list[Row]:
+    graded = [{**{key: row[key] for key in KEYS}, **ungraded(deficit, error)} for row in rows]
+    graded[-1]["outcome"] = rows[-1].get("outcome")
+    return graded
+
+
+def _iteration(source: TrajectoryFile) -> int:
+    """The rollout's place in its run, which is part of every seed; 0 for dialogues from elsewhere."""
+    record = source.lineage.record("rollout")
+    return 0 if record is None else int(record.options.get("iteration", 0))
+
+
+def _already_there(output: Path, config: JudgeConfig) -> StageSummary:
+    discard_parts(output)
+    record = TrajectoryFile.open(output).lineage.record("judge")
+    counts = Counter({} if record is None else record.counts)
+    _check_missing(output, counts, config)
+    return StageSummary("judge", output, dict(counts), {"already_complete": True})
 
 
 def _record(source: TrajectoryFile, config: JudgeConfig, counts: Counter[str], *, passed_on: bool) -> StageRecord:

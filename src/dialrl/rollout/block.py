@@ -8,6 +8,7 @@ from dialrl.errors import EngineError
 from dialrl.rollout.dialogue import DialogueRun, Row, Setting, failed_rows
 from dialrl.rollout.plan import DialoguePlan
 from dialrl.rollout.sampler import Sampler, sampler_for
+from dialrl.trajectory.rows import rows_to_table
 
 
 async def run_block(
@@ -32,10 +33,13 @@ async def run_block(
 async def _guarded(plan: DialoguePlan, setting: Setting, sampler: Sampler, attempt: int) -> tuple[list[Row], bool]:
     run = DialogueRun(plan, setting, sampler, attempt)
     try:
-        return await run.run(), False
+        rows = await run.run()
+        rows_to_table(rows)  # what no file can hold, such as a lone surrogate, breaks this dialogue and no other
     except EngineError:
         raise
     except Exception as error:  # noqa: BLE001 - a broken dialogue is data, whatever its environment raised
         return failed_rows(run, error), True
+    else:
+        return rows, False
     finally:
         sampler.leave()

@@ -5,13 +5,19 @@ from collections.abc import Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from dialrl.judge.grading import ungraded
+from dialrl.trajectory.rows import rows_to_table
+
 LEFT_OUT = "left out: another dialogue of the group failed (broken_groups: drop)"
 
 
 def leave_out_broken_groups(tables: Sequence[pa.Table]) -> list[pa.Table]:
-    """``tables`` with every row of a group that has a failed dialogue on status ``error``, saying why."""
-    broken = pa.array(sorted({group for table in tables for group in _broken(table)}), pa.string())
-    return [_marked(table, broken) for table in tables] if len(broken) else list(tables)
+    """``tables`` with every row of a group that has a failed dialogue on status ``error``, saying why.
+
+    Grades made in the rollout go too: credit must not compare other groups with dialogues that are not trained.
+    """
+    broken = {group for table in tables for group in _broken(table)}
+    return [_marked(table, broken) for table in tables] if broken else list(tables)
 
 
 def _broken(table: pa.Table) -> list[str]:
@@ -19,10 +25,11 @@ def _broken(table: pa.Table) -> list[str]:
     return list(failed["group_id"].unique().to_pylist())
 
 
-def _marked(table: pa.Table, broken: pa.Array) -> pa.Table:
-    healthy = pc.and_(pc.is_in(table["group_id"], broken), pc.equal(table["status"], "ok"))
-    status = pc.if_else(healthy, "error", table["status"])
-    error = pc.if_else(healthy, LEFT_OUT, table["error"])
-    for name, column in (("status", status), ("error", error)):
-        table = table.set_column(table.schema.get_field_index(name), table.schema.field(name), column)
-    return table
+def _marked(table: pa.Table, broken: set[str]) -> pa.Table:
+    rows = table.to_pylist()
+    for row in rows:
+        if row["group_id"] in broken and row["status"] == "ok":
+            row.update(status="error", error=LEFT_OUT)
+            if "judge_status" in row:
+                row.update(ungraded(row["deficit"], LEFT_OUT))
+    return rows_to_table(rows, table.column_names)

@@ -6,8 +6,8 @@ the caller records it. Not here: which dialogues there are, engines, files.
 """
 
 import asyncio
-from collections.abc import Awaitable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from dialrl.engine.base import Generation, GenerationRequest
@@ -21,10 +21,10 @@ from dialrl.environment.base import (
     EnvironmentStep,
     PolicyReply,
 )
-from dialrl.errors import RunError
-from dialrl.judge.asking import ask
+from dialrl.errors import InputError, RunError
+from dialrl.judge.asking import ask, ask_deficit, missing
 from dialrl.judge.base import Judge
-from dialrl.judge.grading import DialogueGrader, with_stop_turn
+from dialrl.judge.grading import FAILED_DIALOGUE, NO_REPLY, DialogueGrader, ungraded, with_stop_turn
 from dialrl.model.context import DialogueContext, History, TurnPrompt
 from dialrl.model.template import ChatTemplate
 from dialrl.rollout.plan import DialoguePlan
@@ -33,6 +33,7 @@ from dialrl.scenario.message import Message, Usage
 from dialrl.seeds import seed_for
 from dialrl.state.rubric import Rubric
 from dialrl.state.rules import StopRules
+from dialrl.trajectory.rows import rows_to_table, storable
 
 Row = dict[str, Any]
 T = TypeVar("T")
@@ -41,11 +42,12 @@ STALLED_AFTER_EMPTY_REPLIES = 2
 
 @dataclass(frozen=True)
 class LiveGrading:
-    """A judge in the loop."""
+    """A judge in the loop. ``deficits``: P_0 by group, as first assessed; members of a group share it."""
 
     judge: Judge
     rubric: Rubric
     rules: StopRules
+    deficits: dict[str, tuple[float, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -79,6 +81,7 @@ class DialogueRun:
     sampler: Sampler
     attempt: int = 0
     rows: list[Row] = field(default_factory=list)
+    _grader: DialogueGrader | None = field(default=None, init=False)
 
     async def run(self) -> list[Row]:
         """The rows of the finished dialogue. Raises whatever the environment or judge raises."""
@@ -100,6 +103,8 @@ class DialogueRun:
         seed = self._seed(turn, "policy")
         request = GenerationRequest(self._context.context_ids, seed, self.plan.dialogue_id, self._room())
         drawn = await self.sampler.draw(self.plan.order, request)
+        if drawn.finish_reason == "error":
+            raise RunError("the engine could not answer this request (finish_reason 'error')")
         decoded = self.setting.template.decode_reply(drawn.reply_ids, drawn.finish_reason)
         self._context.add_reply(drawn.reply_ids, decoded.text, drawn.finish_reason)
         row = self._row(turn, step, prompt, drawn, seed)
@@ -160,7 +165,7 @@ class DialogueRun:
                 f" {', '.join(END_REASONS)}."
             )
         if step.end_reason is None and reply.turn + 1 >= self.setting.max_turns:
-            return EnvironmentStep(step.messages, "turn_limit", step.outcome, step.flags)
+            return replace(step, end_reason="turn_limit")
         return step
 
     def _is_stalled(self) -> bool:
@@ -175,25 +180,33 @@ class DialogueRun:
         live = self.setting.grading
         if live is None:
             return None
-        # One assessment a group: the seed names the group, not the dialogue.
-        seed = seed_for(self.setting.run_seed, self.setting.iteration, self.plan.group.group_id, 0, 0, "assess")
-        deficit = await self._timed(live.judge.assess(self.plan.group.scenario, opening, seed))
-        return DialogueGrader(live.rubric, deficit, live.rules)
+        group = self.plan.group
+        if group.group_id not in live.deficits:
+            # One assessment a group: the seed names the group, not the dialogue.
+            seed = seed_for(self.setting.run_seed, self.setting.iteration, group.group_id, 0, 0, "assess")
+            call = live.judge.assess(group.scenario, opening, seed)
+            assessed = await ask_deficit(call, live.rubric, timeout_seconds=self.setting.call_timeout_seconds)
+            if assessed.deficit is None:
+                raise RunError(f"the judge gave no initial deficit, without which nothing is graded: {assessed.error}")
+            live.deficits.setdefault(group.group_id, assessed.deficit)
+        return DialogueGrader(live.rubric, live.deficits[group.group_id], live.rules)
 
     async def _grade(self, row: Row, reply: PolicyReply) -> DialogueState | None:
         live = self.setting.grading
         if live is None or self._grader is None:
             return None
-        seed = self._seed(reply.turn, "judge")
+        plan, setting = self.plan, self.setting
+        # No attempt in it: grading the file afterwards asks with the same seed.
+        seed = seed_for(setting.run_seed, setting.iteration, plan.group.group_id, plan.sample, reply.turn, "judge")
         call = live.judge.grade(self.plan.group.scenario, self._dialogue, reply.turn, seed)
-        verdict = await ask(call, live.rubric, timeout_seconds=self.setting.call_timeout_seconds)
+        verdict = await ask(call, live.rubric, timeout_seconds=setting.call_timeout_seconds)
         row.update(self._grader.add(verdict, turn=reply.turn))
         return DialogueState(self._grader.deficit, self._grader.position, self._grader.stop_reason)
 
     def _end(self, step: EnvironmentStep) -> list[Row]:
         reason = step.end_reason
         if not self.rows:
-            self.rows.append({**self.keys(0), "status": "ok", "reply": None})
+            self.rows.append(self._row_without_reply())
         last = self.rows[-1]
         last.update(
             end_reason=reason,
@@ -205,11 +218,26 @@ class DialogueRun:
         )
         reencoded = ["reencoded_history"] if self._context.reencoded_replies else []
         last["flags"] = [*(last.get("flags") or ()), *step.flags, *reencoded]
+        last["usage"] = [*(last.get("usage") or ()), *map(vars, step.usage)]
         if self._grader is not None:
             with_stop_turn(self.rows, self._grader.stop_turn)
-            if step.outcome is None:
-                last["outcome"] = self._grader.outcome(self.setting.environment, reason)
+            last["outcome"] = self._grader.outcome(self.setting.environment, reason, step.outcome)
         return self.rows
+
+    def _row_without_reply(self) -> Row:
+        """The row of a dialogue whose opening left the policy no room."""
+        row = {**self.keys(0), "status": "ok", "reply": None}
+        return row if self._grader is None else {**row, **self._grader.add(missing(NO_REPLY), turn=0)}
+
+    def broken_rows(self) -> list[Row]:
+        """The turns there were, as far as a file can hold them, or one empty row; ungraded under live grading."""
+        rows = self.rows if _storable(self.rows) else []
+        rows = rows or [{**self.keys(0), "reply": None}]
+        if self.setting.grading is not None:
+            deficit = None if self._grader is None else self._grader.deficit
+            for row in rows:
+                row.update(ungraded(deficit, FAILED_DIALOGUE))
+        return rows
 
     def _final_ids(self, step: EnvironmentStep) -> list[int]:
         """Ids of the last messages; under ``token_limit`` the context holds them already: the prompt never answered."""
@@ -236,11 +264,11 @@ class DialogueRun:
 
 def failed_rows(run: DialogueRun, error: Exception) -> list[Row]:
     """A broken dialogue as data: its turns so far, or one empty row, all with status ``error``."""
-    rows = run.rows or [{**run.keys(0), "reply": None}]
+    rows = run.broken_rows()
     for row in rows:
         row["status"] = "error"
     rows[-1].update(
-        error=f"{type(error).__name__}: {error}"[:500],
+        error=storable(f"{type(error).__name__}: {error}")[:500],
         end_reason="error",
         terminated=False,
         truncated=False,
@@ -249,10 +277,9 @@ def failed_rows(run: DialogueRun, error: Exception) -> list[Row]:
     return rows
 
 
-def count_reasons(rows: Sequence[Mapping[str, Any]]) -> dict[str, int]:
-    """How often each end reason stands in ``rows``."""
-    counts: dict[str, int] = {}
-    for row in rows:
-        if row.get("end_reason") is not None:
-            counts[row["end_reason"]] = counts.get(row["end_reason"], 0) + 1
-    return counts
+def _storable(rows: Sequence[Row]) -> bool:
+    try:
+        rows_to_table(rows)
+    except InputError:
+        return False
+    return True

@@ -1,13 +1,14 @@
 """What a rollout says of itself: counts of dialogues, turns, tokens, reasons, failures, and what a reader must know."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from dialrl.rollout.broken import LEFT_OUT
 from dialrl.trajectory.layout import Layout
 
 
@@ -25,8 +26,10 @@ class RolloutTally:
         """Count the rows of one block."""
         layout = Layout.of(table)
         last = table.take(layout.last_row)
-        failed = pc.sum(pc.equal(last["status"], "error")).as_py() or 0
-        self.counts.update(dialogues=layout.dialogues, turns=layout.rows, failed_dialogues=failed)
+        broken = pc.sum(pc.equal(last["status"], "error")).as_py() or 0
+        left_out = pc.sum(pc.equal(last["error"], LEFT_OUT)).as_py() or 0
+        self.counts.update(dialogues=layout.dialogues, turns=layout.rows)
+        self.counts.update(failed_dialogues=broken - left_out, left_out_dialogues=left_out)
         for name in ("prompt_ids", "reply_ids"):
             self.counts[name.replace("_ids", "_tokens")] += pc.sum(pc.list_value_length(table[name])).as_py() or 0
         self.counts["cut_replies"] += pc.sum(pc.equal(table["finish_reason"], "length")).as_py() or 0
@@ -34,12 +37,13 @@ class RolloutTally:
         self.reasons.update(value for value in last["end_reason"].to_pylist() if value)
         self.flags.update(flag for flags in table["flags"].to_pylist() for flag in flags or ())
         self.groups.update(table["group_id"].unique().to_pylist())
-        self._count_duplicates(table, layout)
+        self._count_duplicates(table, layout, last["status"].to_pylist())
 
-    def _count_duplicates(self, table: pa.Table, layout: Layout) -> None:
+    def _count_duplicates(self, table: pa.Table, layout: Layout, statuses: Sequence[str]) -> None:
         replies = table["reply_ids"].to_pylist()
         names = table["group_id"].to_pylist()
-        for start, end in zip(layout.dialogue_start[:-1], layout.dialogue_start[1:], strict=True):
+        ends = zip(layout.dialogue_start[:-1], layout.dialogue_start[1:], statuses, strict=True)
+        for start, end in ((start, end) for start, end, status in ends if status == "ok"):
             whole = tuple(token for reply in replies[start:end] for token in (*(reply or ()), -1))
             self._texts[names[start], whole] += 1
 
@@ -63,6 +67,10 @@ def rollout_warnings(counts: dict[str, int], settings: dict[str, Any]) -> list[s
     warnings = []
     if counts["failed_dialogues"]:
         warnings.append(f"{counts['failed_dialogues']} of {counts['dialogues']} dialogues failed; see column error.")
+    if counts["left_out_dialogues"]:
+        warnings.append(
+            f"{counts['left_out_dialogues']} good dialogues of groups in which one failed are left out of training."
+        )
     if counts["duplicate_dialogues"] > 0.2 * counts["dialogues"]:
         warnings.append(
             f"{counts['duplicate_dialogues']} of {counts['dialogues']} dialogues equal another of their group token by"

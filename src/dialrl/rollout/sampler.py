@@ -5,6 +5,8 @@ batch is decided by the dialogues, never by timing. A stream engine gets each re
 """
 
 import asyncio
+import math
+from collections.abc import Sequence
 from typing import Protocol
 
 from dialrl.engine.base import Engine, Generation, GenerationRequest, SamplingSettings
@@ -29,13 +31,18 @@ def sampler_for(engine: Engine, sampling: SamplingSettings, dialogues: int) -> S
 
 
 class StreamSampler:
-    """Passes every request on at once."""
+    """Passes every request on at once. Raises EngineError for whatever the engine raises."""
 
     def __init__(self, engine: Engine, sampling: SamplingSettings) -> None:
         self._engine, self._sampling = engine, sampling
 
     async def draw(self, order: int, request: GenerationRequest) -> Generation:
-        return await self._engine.generate(request, self._sampling)
+        try:
+            reply = await self._engine.generate(request, self._sampling)
+        except Exception as error:
+            raise _failure(error, 1) from error
+        check_replies([reply], self._engine, requests=1)
+        return reply
 
     def leave(self) -> None:
         pass
@@ -60,17 +67,38 @@ class BlockSampler:
         self._work_if_all_wait()
 
     def _work_if_all_wait(self) -> None:
+        # A dialogue that was cancelled waits no more; without this an interrupted block would be worked on once more.
+        self._waiting = {order: entry for order, entry in self._waiting.items() if not entry[1].done()}
         if not self._waiting or len(self._waiting) < self._unfinished:
             return
         waiting = [self._waiting[order] for order in sorted(self._waiting)]
         self._waiting = {}
         try:
             replies = self._engine.generate_block([request for request, _ in waiting], self._sampling)
+            check_replies(replies, self._engine, requests=len(waiting))
         except Exception as error:  # noqa: BLE001 - whatever an engine raises, every waiting dialogue must hear of it
-            failure = EngineError(f"The engine failed on a block of {len(waiting)}: {type(error).__name__}: {error}")
+            failure = _failure(error, len(waiting))
             failure.__cause__ = error
             for _, future in waiting:
                 future.set_exception(failure)
             return
         for (_, future), reply in zip(waiting, replies, strict=True):
             future.set_result(reply)
+
+
+def check_replies(replies: Sequence[Generation], engine: Engine, *, requests: int) -> None:
+    """Raise EngineError unless there is one reply a request, with log-probs if the engine says so (field case 28)."""
+    if len(replies) != requests:
+        raise EngineError(f"The engine gave {len(replies)} replies to {requests} requests; expected one each.")
+    for reply in replies:
+        if (reply.logprobs is not None) != engine.capabilities.logprobs and reply.finish_reason != "error":
+            has, gives = ("no ", "them") if engine.capabilities.logprobs else ("", "none")
+            raise EngineError(f"A reply has {has}log-probs, but the engine says it gives {gives}: all replies or none.")
+        if reply.logprobs is not None and not all(map(math.isfinite, reply.logprobs)):
+            raise EngineError("A reply has a log-prob that is no finite number; what was sampled has a probability.")
+
+
+def _failure(error: Exception, requests: int) -> EngineError:
+    if isinstance(error, EngineError):
+        return error
+    return EngineError(f"The engine failed on {requests} requests: {type(error).__name__}: {error}")

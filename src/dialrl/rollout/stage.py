@@ -35,7 +35,7 @@ from dialrl.rollout.report import rollout_warnings, tally
 from dialrl.state.rubric import load_rubric
 from dialrl.summary import StageSummary
 from dialrl.trajectory.lineage import InputFile, Lineage, StageRecord, package_versions, write_run_file
-from dialrl.trajectory.parts import Parts
+from dialrl.trajectory.parts import Parts, discard_parts
 from dialrl.trajectory.reader import TrajectoryFile
 from dialrl.trajectory.rows import rows_to_table
 from dialrl.trajectory.schema import COLUMNS, KEYS
@@ -242,4 +242,6 @@ class Rollout:
                 f"Cannot resume '{self.output}': it is complete and was made with other settings:"
                 f" {'; '.join(differences)}. Use --overwrite, or another output."
             )
+        discard_parts(self.output)
+        self._check_failures(record.counts)
         return StageSummary("rollout", self.output, counts=record.counts, figures={"already_complete": True})

@@ -32,7 +32,7 @@ class Parts:
 
     def __init__(self, output: Path, identity: Mapping[str, Any], *, overwrite: bool, resume: bool) -> None:
         self.output = output
-        self.folder = output.with_name(f".{output.name}.parts")
+        self.folder = _folder(output)
         self._identity_file = self.folder / "identity.json"
         if not resume:
             refuse_existing(output, overwrite=overwrite)
@@ -68,6 +68,11 @@ class Parts:
         """Numbers of the finished blocks."""
         return {int(path.stem) for path in self.folder.glob("[0-9]*.parquet")}
 
+    def rows(self, block: int) -> int | None:
+        """Rows of a finished block; None when it is not there."""
+        path = self._path(block)
+        return pq.read_metadata(path).num_rows if path.exists() else None
+
     def write(self, block: int, table: pa.Table) -> None:
         """Keep a finished block."""
         with atomic_path(self._path(block)) as temporary:
@@ -91,6 +96,15 @@ class Parts:
 
     def _path(self, block: int) -> Path:
         return self.folder / f"{block:06d}.parquet"
+
+
+def discard_parts(output: Path) -> None:
+    """Remove what a kill between publishing ``output`` and clearing its parts left behind."""
+    shutil.rmtree(_folder(output), ignore_errors=True)
+
+
+def _folder(output: Path) -> Path:
+    return output.with_name(f".{output.name}.parts")
 
 
 def _flat(identity: Mapping[str, Any]) -> dict[str, Any]:

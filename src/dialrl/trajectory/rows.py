@@ -96,6 +96,11 @@ def _has_nan(value: Any) -> bool:
     return isinstance(value, (list, tuple)) and any(_has_nan(item) for item in value)
 
 
+def storable(text: str) -> str:
+    """``text`` with lone surrogates as U+FFFD: error messages and judges' words may hold them, files may not."""
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
 def row_name(row: Row) -> str:
     """``dialogue 'g/s', turn t``: how errors name a row."""
     return f"dialogue '{row.get('group_id')}/{row.get('sample')}', turn {row.get('turn')}"
