@@ -89,7 +89,7 @@ _TABLE: list[Column] = [
             ("reply_ids", IDS, "token ids the policy sampled, the end-of-turn token included if it was sampled"),
             ("reply_logprobs", pa.list_(pa.float32()), "log-prob of each sampled id under the distribution drawn from"),
             ("finish_reason", pa.string(), "why sampling ended: stop, length, error"),
-            ("flags", pa.list_(pa.string()), "observations on the turn, such as repetition or undecodable_bytes"),
+            ("flags", pa.list_(pa.string()), "observations on the turn, such as broken_bytes or control_tokens"),
             ("director", DIRECTOR, "what the director did before the user's next line"),
             ("usage", USAGE, "tokens of every model call made for this turn, by role"),
             ("seed", pa.int64(), "seed the reply was drawn with"),
@@ -139,9 +139,9 @@ _TABLE: list[Column] = [
         "returns",
         "every",
         [
-            ("reward", pa.float64(), "weighted sum of the known channels; null iff an applicable one is missing"),
+            ("reward", pa.float64(), "weighted sum of the channels; null where one is missing, and after a stop"),
             ("reward_filled", pa.float64(), "reward, missing ones filled; null in a dropped dialogue and after a stop"),
-            ("return", pa.float64(), "discounted sum of reward_filled from this turn on; null where no turn counts"),
+            ("return", pa.float64(), "discounted reward_filled from this turn on; null where reward or reward_filled is"),
         ],
     ),
     *_columns(
@@ -156,7 +156,7 @@ COLUMNS: dict[str, Column] = {column.name: column for column in _TABLE}
 _DYNAMIC: tuple[tuple[re.Pattern[str], pa.DataType, str, str], ...] = (
     (re.compile(r"reward_[a-z0-9][a-z0-9_-]*_status"), pa.string(), "returns", "known, not_applicable or missing"),
     (re.compile(r"reward_[a-z0-9][a-z0-9_-]*"), pa.float64(), "returns", "value of one reward channel"),
-    (re.compile(r"advantage_[a-z0-9][a-z0-9_+.-]*"), pa.float64(), "advantage", "one term of the advantage"),
+    (re.compile(r"advantage_[a-z0-9][a-z0-9_+.-]*"), pa.float64(), "advantage", "one term, before its weight"),
 )
 
 

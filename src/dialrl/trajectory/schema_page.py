@@ -32,7 +32,7 @@ _FAMILIES = """## Families of columns
 |---|---|---|---|
 | `reward_<channel>` | double | returns | value of one reward channel, null where not applicable or missing |
 | `reward_<channel>_status` | string | returns | `known`, `not_applicable` or `missing` |
-| `advantage_<term>` | double | advantage | one term of the advantage, weighted |
+| `advantage_<term>` | double | advantage | one term of the advantage, before its weight |
 """
 
 
