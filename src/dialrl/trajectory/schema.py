@@ -141,7 +141,11 @@ _TABLE: list[Column] = [
         [
             ("reward", pa.float64(), "weighted sum of the channels; null where one is missing, and after a stop"),
             ("reward_filled", pa.float64(), "reward, missing ones filled; null in a dropped dialogue and after a stop"),
-            ("return", pa.float64(), "discounted reward_filled from this turn on; null where reward or reward_filled is"),
+            (
+                "return",
+                pa.float64(),
+                "discounted reward_filled from this turn on; null where reward or reward_filled is",
+            ),
         ],
     ),
     *_columns(
