@@ -28,7 +28,8 @@ def listing(call: Call) -> StageSummary | None:
         typer.echo(json.dumps([{"scenario_id": s.scenario_id, "split": s.split, **s.card} for s in scenarios]))
         return None
     for scenario in scenarios:
-        typer.echo(f"{scenario.scenario_id}  {', '.join(str(value) for value in scenario.card.values())}")
+        facts = {name: value for name, value in scenario.card.items() if name not in ("scenario_id", "split")}
+        typer.echo(f"{scenario.scenario_id}  {', '.join(f'{name} {value}' for name, value in facts.items())}")
     return None
 
 

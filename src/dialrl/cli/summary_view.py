@@ -92,4 +92,6 @@ def format_value(value: Any) -> str:
         return f"{value:.4g}"
     if isinstance(value, (list, tuple)):
         return ", ".join(format_value(item) for item in value) or "none"
+    if isinstance(value, Mapping):
+        return ", ".join(f"{words(name)} {format_value(item)}" for name, item in value.items()) or "none"
     return str(value)
