@@ -9,7 +9,8 @@ Everything is measured in one run, each figure in a process of its own, the best
   writing the columns of its output with the same compression, encodings and row groups;
 - peak memory (VmHWM) of both, at each size: bounded by ``batch_rows`` and the largest group, not by the file;
 - the arithmetic alone, one thread: Arrow columns in memory (string keys, rewards) to advantages, files excluded,
-  against ``compute_grpo_vectorized_outcome_advantage`` of verl, one row a response.
+  against ``compute_grpo_vectorized_outcome_advantage`` of verl, one row a response of one token (its least work), with
+  the uuid strings its trainer labels groups by, and with integers (which it need not sort: its best case).
 """
 
 import argparse
@@ -36,6 +37,7 @@ def main() -> None:
             "machine": _machine(),
             "versions": _child("versions"),
             "repeats": arguments.repeats,
+            "load_average_before": round(os.getloadavg()[0], 2),
             "preset": PRESET,
             "targets": TARGETS,
             "files": [_files(Path(folder), turns, arguments.repeats) for turns in arguments.turns],
@@ -97,7 +99,8 @@ def _arithmetic(folder: Path, arguments: argparse.Namespace) -> dict[str, Any]:
             name: _best_rate(arguments.repeats, "peer", arguments.peer, labels, turns if width == 1 else 100_000, width)
             for name, (labels, width) in cases.items()
         }
-        found["peer"] = "verl compute_grpo_vectorized_outcome_advantage"
+        version = next((path.name.split("-")[1] for path in arguments.peer.glob("verl-*.dist-info")), "unknown")
+        found["peer"] = f"verl {version.removesuffix('.dist')} compute_grpo_vectorized_outcome_advantage"
         found["peer_rows_a_second"] = peer
         usual = peer["string labels"]  # its trainer labels groups by uuid strings
         found["ratio"] = {name: round(rate / usual, 1) for name, rate in ours.items()}
