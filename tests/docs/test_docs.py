@@ -195,11 +195,17 @@ COMMAND_LINES = [
 
 
 @pytest.mark.parametrize("words", COMMAND_LINES)
-def test_a_command_line_parses(words: list[str]) -> None:
+def test_a_command_line_parses_and_its_settings_hold(words: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is run: with ``--dry-run`` a command reads its pipeline, ``--set`` and options, and stops."""
     named = resolve(words)
     assert named is not None
     asked, rest = named
     asked.make_context(words[0], list(rest))  # raises what a user would see
+    if "--dry-run" in options(asked):
+        monkeypatch.chdir(ROOT)
+        made_by_a_run = re.compile(r"^runs/.*\.yaml$")
+        dry = ["pipelines/demo.yaml" if made_by_a_run.match(word) else word for word in rest]
+        asked.main([*dry, "--dry-run"], words[0], standalone_mode=False)
 
 
 def mentioned(page: Path) -> Iterator[list[str]]:
