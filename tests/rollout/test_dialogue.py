@@ -52,9 +52,8 @@ def test_the_prompts_and_replies_of_a_dialogue_are_its_whole_context(tmp_path):
     rows = talk(tmp_path, replies_by_seed, ["Hello.", "Go on.", "And?"])
     context = [token for row in rows for token in (*row["prompt_ids"], *row["reply_ids"])]
     text = CharacterTokenizer().decode(context)
-    assert text == "".join(
-        f"{'' if turn == 0 else chr(10)}<|user|>{row['messages'][0]['content']}<|end|>\n<|assistant|>{row['reply']}<|end|>"
-        for turn, row in enumerate(rows)
+    assert text == "\n".join(
+        f"<|user|>{row['messages'][0]['content']}<|end|>\n<|assistant|>{row['reply']}<|end|>" for row in rows
     )
 
 
