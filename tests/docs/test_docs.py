@@ -238,7 +238,7 @@ def test_every_option_on_a_page_belongs_to_a_command(page: Path) -> None:
 def _all_options() -> frozenset[str]:
     commands: list[Any] = [command(asked) for asked in COMMANDS]
     inside = [sub for asked in commands if hasattr(asked, "commands") for sub in asked.commands.values()]
-    return frozenset(flag for asked in (*commands, *inside) for flag in options(asked)) | {"--version"}
+    return frozenset(flag for asked in (*commands, *inside) for flag in options(asked)) | {"--version", "--help"}
 
 
 # presets ------------------------------------------------------------------------------------------------------------
