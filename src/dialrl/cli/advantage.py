@@ -51,7 +51,7 @@ def _list(*, as_json: bool) -> None:
 
     presets = describe_presets()
     if as_json:
-        typer.echo(json.dumps(presets))
+        typer.echo(json.dumps({"presets": presets}))
         return
     for preset in presets:
         typer.echo(f"{preset['name']}\n{preset['description']}\n")

@@ -100,7 +100,7 @@ def add_command(
     def handler(**values: Any) -> None:
         resolved = None if config is None else _resolve(config, section or name, values)
         if config is not None and values["dry_run"]:
-            typer.echo(_as_yaml({} if resolved is None else resolved.model_dump(mode="json"), values["as_json"]))
+            typer.echo(resolved_text(resolved, as_json=values["as_json"]))
             return
         with _progress(quiet=values["quiet"]) as progress:
             call = Call(
@@ -150,12 +150,14 @@ def _progress(*, quiet: bool) -> typing.Iterator[Progress]:
         yield progress
 
 
-def _as_yaml(values: Mapping[str, Any], as_json: bool) -> str:
+def resolved_text(config: StageConfig | None, *, as_json: bool) -> str:
+    """What ``--dry-run`` prints: the configuration as YAML, or as one JSON object."""
+    values = {} if config is None else config.model_dump(mode="json")
     if as_json:
         return json.dumps(values)
     import yaml
 
-    return str(yaml.safe_dump(dict(values), sort_keys=False, allow_unicode=True)).rstrip()
+    return str(yaml.safe_dump(values, sort_keys=False, allow_unicode=True)).rstrip()
 
 
 def _keyword(name: str, annotation: Any, default: Any) -> inspect.Parameter:

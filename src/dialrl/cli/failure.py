@@ -9,8 +9,9 @@ import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from types import FrameType, TracebackType
+from types import FrameType
 
+from dialrl.cli.plain_text import clean
 from dialrl.errors import DialrlError
 
 INTERRUPTED = 130
@@ -20,18 +21,14 @@ INTERRUPTED = 130
 def reported(*, debug: bool) -> Iterator[None]:
     """Run a command; errors become a sentence and an exit code."""
     signal.signal(signal.SIGTERM, _interrupt)
-    if not debug:
-        sys.excepthook = _unexpected
     try:
-        yield
+        with _interruption_told():
+            yield
     except DialrlError as error:
         if debug:
             raise
         say(f"Error: {error}")
         sys.exit(error.exit_code)
-    except KeyboardInterrupt:
-        say("Interrupted. Outputs appear only when complete; what a command kept is continued with --resume.")
-        sys.exit(INTERRUPTED)
     except BrokenPipeError:
         # The reader of stdout went away (``dialrl inspect ... | head``): no error of ours.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -40,20 +37,33 @@ def reported(*, debug: bool) -> Iterator[None]:
             raise
         say(f"Error: {error.strerror or error}: {error.filename or ''}".rstrip(": "))
         sys.exit(1)
+    except Exception as error:
+        if debug:
+            raise
+        say(
+            f"Internal error: {type(error).__name__}: {error}. This is a fault of dialrl, not of your input;"
+            " run the same command with --debug for the traceback to report."
+        )
+        sys.exit(1)
+
+
+@contextmanager
+def _interruption_told() -> Iterator[None]:
+    """Say what an interruption leaves behind; typer has made an exit of it where it happened inside a command."""
+    try:
+        yield
+    except (KeyboardInterrupt, SystemExit) as end:
+        if isinstance(end, SystemExit) and end.code != INTERRUPTED:
+            raise
+        say("Interrupted. Outputs appear only when complete; what a command kept is continued with --resume.")
+        sys.exit(INTERRUPTED)
 
 
 def say(text: str) -> None:
     """Print a line on stderr, whatever characters it holds."""
-    sys.stderr.buffer.write((text + "\n").encode("utf-8", "backslashreplace"))
+    sys.stderr.write(clean(text) + "\n")
     sys.stderr.flush()
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
     raise KeyboardInterrupt
-
-
-def _unexpected(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-    say(
-        f"Internal error: {kind.__name__}: {error}. This is a fault of dialrl, not of your input;"
-        " run the same command with --debug for the traceback to report."
-    )

@@ -35,11 +35,11 @@ def run(call: Call) -> StageSummary | None:
     from dialrl.trajectory.reader import TrajectoryFile
 
     if call.extras["schema"] and not call.inputs:
-        _show(call, describe_schema(), _schema_view)
+        _show(call, "columns", describe_schema(), _schema_view)
         return None
     source = TrajectoryFile.open(call.inputs)
     if call.extras["schema"]:
-        _show(call, describe_schema(source.names), _schema_view)
+        _show(call, "columns", describe_schema(source.names), _schema_view)
     elif call.extras["materialize"]:
         if call.output is None:
             raise UsageError("--materialize writes a file; say where: -o FILE")
@@ -47,15 +47,16 @@ def run(call: Call) -> StageSummary | None:
         return StageSummary("inspect --materialize", call.output, counts={"turns": source.num_rows})
     elif call.extras["dialogue"]:
         rows = find_dialogue(source, call.extras["dialogue"])
-        _show(call, rows, lambda found: _dialogue_view(found, tokens=call.extras["tokens"]))
+        _show(call, "turns", rows, lambda found: _dialogue_view(found, tokens=call.extras["tokens"]))
     else:
-        _show(call, overview(source), _overview_view)
+        _show(call, None, overview(source), _overview_view)
     return None
 
 
-def _show(call: Call, content: Any, view: Any) -> None:
+def _show(call: Call, name: str | None, content: Any, view: Any) -> None:
+    """``content`` for people, or as one JSON object; a list stands under its ``name``."""
     if call.as_json:
-        typer.echo(json.dumps(content, ensure_ascii=False, allow_nan=False))
+        typer.echo(json.dumps(content if name is None else {name: content}, ensure_ascii=False, allow_nan=False))
     else:
         view(content)
 

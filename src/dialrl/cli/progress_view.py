@@ -5,6 +5,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from dialrl.cli.plain_text import clean
 from dialrl.progress import SILENT, Progress
 
 _SECONDS_BETWEEN_LINES = 15.0
@@ -65,7 +66,7 @@ class _Bar:
     def message(self, text: str) -> None:
         from rich.text import Text
 
-        self._progress.console.print(Text(text))
+        self._progress.console.print(Text(clean(text)))
 
     def close(self) -> None:
         self._progress.stop()
@@ -94,5 +95,5 @@ class _Lines:
         self.message(f"{self._task}: {self._done}{total} {self._unit}, {rate:.4g}/s{left}")
 
     def message(self, text: str) -> None:
-        sys.stderr.buffer.write((text + "\n").encode("utf-8", "backslashreplace"))
+        sys.stderr.write(clean(text) + "\n")
         sys.stderr.flush()

@@ -6,6 +6,7 @@ import typer
 
 from dialrl.cli.app import Entry
 from dialrl.cli.command import Call, add_command, option
+from dialrl.cli.plain_text import clean
 from dialrl.summary import StageSummary
 
 _ENVIRONMENT = option("environment", str, "The environment.", default="demo")
@@ -25,11 +26,13 @@ def listing(call: Call) -> StageSummary | None:
 
     scenarios = open_environment(call.extras["environment"]).scenarios(call.extras["split"])
     if call.as_json:
-        typer.echo(json.dumps([{"scenario_id": s.scenario_id, "split": s.split, **s.card} for s in scenarios]))
+        cards = [{"scenario_id": s.scenario_id, "split": s.split, **s.card} for s in scenarios]
+        typer.echo(json.dumps({"scenarios": cards}))
         return None
     for scenario in scenarios:
         facts = {name: value for name, value in scenario.card.items() if name not in ("scenario_id", "split")}
-        typer.echo(f"{scenario.scenario_id}  {', '.join(f'{name} {value}' for name, value in facts.items())}")
+        line = f"{scenario.scenario_id}  {', '.join(f'{name} {value}' for name, value in facts.items())}"
+        typer.echo(clean(line))
     return None
 
 

@@ -11,6 +11,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from dialrl.cli.plain_text import clean
 from dialrl.summary import StageSummary
 
 
@@ -18,12 +19,12 @@ def show_summary(summary: StageSummary) -> None:
     """Print ``summary``."""
     console = Console(highlight=False)
     title = summary.stage if summary.output is None else f"{summary.stage} -> {summary.output}"
-    console.print(Text(title, style="bold"), soft_wrap=True)
+    console.print(Text(clean(title), style="bold"), soft_wrap=True)
     console.print(_indented(_view(summary.figures)))
     if summary.counts:
         console.print(_indented(_counts(summary.counts)))
     for warning in summary.warnings:
-        console.print(Text("! " + warning, style="yellow"), soft_wrap=True)
+        console.print(Text("! " + clean(warning), style="yellow"), soft_wrap=True)
 
 
 def _view(figures: Mapping[str, Any]) -> Group:
@@ -77,7 +78,7 @@ def _indented(view: RenderableType) -> Padding:
 
 
 def words(name: str) -> str:
-    return name.replace("_", " ")
+    return clean(name.replace("_", " "))
 
 
 def format_value(value: Any) -> str:
@@ -94,4 +95,4 @@ def format_value(value: Any) -> str:
         return ", ".join(format_value(item) for item in value) or "none"
     if isinstance(value, Mapping):
         return ", ".join(f"{words(name)} {format_value(item)}" for name, item in value.items()) or "none"
-    return str(value)
+    return clean(str(value))

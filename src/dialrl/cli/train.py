@@ -7,7 +7,7 @@ from typing import Any
 import typer
 
 from dialrl.cli.app import Entry
-from dialrl.cli.command import Call, add_command, option, switch
+from dialrl.cli.command import Call, add_command, option, resolved_text, switch
 from dialrl.summary import StageSummary
 
 
@@ -39,9 +39,7 @@ def run(call: Call) -> StageSummary | None:
         raise UsageError(f"dialrl train takes one pipeline YAML; got {len(call.inputs)}.")
     pipeline = read_pipeline(_pipeline_file(call.inputs[0]), _changes(call.extras["set"] or ()))
     if call.extras["dry_run"]:
-        import yaml
-
-        typer.echo(yaml.safe_dump(pipeline.model_dump(mode="json"), sort_keys=False, allow_unicode=True).rstrip())
+        typer.echo(resolved_text(pipeline, as_json=call.as_json))
         return None
     if call.extras["print_start"]:
         from dialrl.model.find import find_policy

@@ -1,6 +1,5 @@
 """How ``dialrl inspect`` looks in a terminal. Model text is data: never markup, control bytes shown as escapes."""
 
-import unicodedata
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -8,6 +7,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from dialrl.cli.plain_text import clean
 from dialrl.cli.summary_view import format_value
 
 Row = Mapping[str, Any]
@@ -34,7 +34,8 @@ def show_overview(figures: Mapping[str, Any]) -> None:
     files = figures["file"]
     title = files[0] if len(files) == 1 else f"{files[0]} and {len(files) - 1} more"
     out.print(
-        Text(f"{title}: stage {figures['stage']}{', slim' if figures['slim'] else ''}", style="bold"), soft_wrap=True
+        Text(clean(f"{title}: stage {figures['stage']}{', slim' if figures['slim'] else ''}"), style="bold"),
+        soft_wrap=True,
     )
     counts = ", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in figures["counts"].items())
     spread = figures["turns_per_dialogue"]
@@ -47,7 +48,7 @@ def show_overview(figures: Mapping[str, Any]) -> None:
     _show_numbers(out, figures["numbers"])
     for record in figures["lineage"]:
         options = ", ".join(f"{key}={value}" for key, value in record["options"].items())
-        out.print(Text(f"  <- {record['stage']}: {options}", style="dim"))
+        out.print(Text(clean(f"  <- {record['stage']}: {options}"), style="dim"))
 
 
 def _show_numbers(out: Console, numbers: Mapping[str, Mapping[str, float]]) -> None:
@@ -67,7 +68,7 @@ def show_dialogue(rows: Sequence[Row], *, tokens: bool = False) -> None:
     """One dialogue, turn by turn: messages, the reply, its grades, reward, return and advantage."""
     out = console()
     first = rows[0]
-    out.print(Text(f"dialogue {first['group_id']}/{first['sample']}", style="bold"))
+    out.print(Text(clean(f"dialogue {first['group_id']}/{first['sample']}"), style="bold"))
     if first.get("deficit") is not None:
         out.print(Text(f"  initial deficit {vector(first['deficit'])}", style="dim"))
     for row in rows:
@@ -91,15 +92,15 @@ def _show_turn(out: Console, row: Row, *, tokens: bool) -> None:
 
 
 def _show_message(out: Console, message: Mapping[str, Any]) -> None:
-    line = Text(f"{message['role']}  ", style=_SPEAKERS.get(message["role"], "bold"))
-    line.append(clean(message["content"]), style="none")
+    line = Text(clean(f"{message['role']}  "), style=_SPEAKERS.get(message["role"], "bold"))
+    line.append(clean(message["content"] or ""), style="none")
     out.print(line, soft_wrap=True)
 
 
 def turn_facts(row: Row) -> list[str]:
     """What is known of a turn, in words."""
     facts = []
-    grades = [f"{g['indicator']} {g['level']:+d}" for g in row.get("grades") or () if g["level"]]
+    grades = [clean(f"{g['indicator']} {g['level']:+d}") for g in row.get("grades") or () if g["level"]]
     if row.get("judge_status") == "missing":
         facts.append(f"judgement missing ({clean(row.get('judge_error') or 'no reason given')})")
     elif row.get("judge_status"):
@@ -135,10 +136,3 @@ def token_line(row: Row) -> Text:
 
 def vector(values: Sequence[float]) -> str:
     return "(" + ", ".join(f"{value:g}" for value in values) + ")"
-
-
-def clean(text: str) -> str:
-    """Text as it may go to a terminal: control and format characters as escapes, line breaks kept."""
-    return "".join(
-        c if c == "\n" or unicodedata.category(c) not in ("Cc", "Cf", "Cs") else f"\\u{ord(c):04x}" for c in text
-    )
