@@ -59,14 +59,20 @@ def build(asked: str | None) -> typer.Typer:
     return app
 
 
-def _root(
-    version: bool = typer.Option(False, "--version", help="Print the version and exit.", is_eager=True),
-) -> None:
-    if version:
+def _version(asked: bool) -> None:
+    if asked:
         from dialrl import __version__
 
         typer.echo(f"dialrl {__version__}")
         raise typer.Exit
+
+
+def _root(
+    version: bool = typer.Option(
+        False, "--version", help="Print the version and exit.", is_eager=True, callback=_version
+    ),
+) -> None:
+    pass
 
 
 def _placeholder() -> None:
