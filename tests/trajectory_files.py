@@ -33,6 +33,7 @@ def judged(groups: Mapping[str, Sequence[Sequence[float]]]) -> list[Row]:
             group, sample, turn, scenario_id=group, environment="demo", reply="Yes.", status="ok", deficit=[-9.0],
             position=[position], increment=[position - (positions[turn - 1] if turn else -9.0)], judge_status="ok",
             position_estimated=False, end_reason="turn_limit" if turn + 1 == len(positions) else None,
+            messages=[{"role": "user", "content": "Hello."}], grades=[{"indicator": "C.Prog", "level": 0}],
         )
         for group, dialogues in groups.items()
         for sample, positions in enumerate(dialogues)

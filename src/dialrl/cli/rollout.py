@@ -23,9 +23,15 @@ def register(app: typer.Typer, name: str, entry: Entry) -> None:
 
 
 def run(call: Call) -> StageSummary:
+    from dialrl.environment.registry import open_environment
     from dialrl.rollout.policy import open_policy
     from dialrl.rollout.stage import roll_out
+    from dialrl.trajectory.writer import refuse_existing
 
+    # What cannot work is refused before a model loads.
+    if not call.resume:
+        refuse_existing(call.target, overwrite=call.overwrite)
+    open_environment(call.config.environment, call.config.environment_options)
     policy = open_policy(call.extras["policy"], engine=call.config.engine, device=call.config.device)
     return roll_out(
         policy, call.target, call.config, overwrite=call.overwrite, resume=call.resume, progress=call.progress

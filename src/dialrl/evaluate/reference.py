@@ -18,7 +18,7 @@ def reference_values(environment: str, split: str) -> DemoReference | None:
     if environment != "demo":
         return None
     shipped = json.loads(resource("demo-world/reference.json").read_text(encoding="utf-8"))
-    return DemoReference(**shipped[split])
+    return DemoReference(**shipped[split]) if split in shipped else None
 
 
 def computed_reference() -> dict[str, dict[str, float]]:
