@@ -214,7 +214,7 @@ def test_a_folder_of_shards_is_an_input_everywhere(run, tmp_path, output):
 
 
 def test_turns_as_json_lines_come_in_and_go_through_the_stages(run, tmp_path):
-    lines = [json.dumps({k: v for k, v in {**t, "reward": 1.0}.items()}) for t in turns(2, 2)]
+    lines = [json.dumps({**turn, "reward": 1.0}) for turn in turns(2, 2)]
     (tmp_path / "log.jsonl").write_text("\n".join(lines))
     imported = tmp_path / "turns.parquet"
     assert run("import", "turns", tmp_path / "log.jsonl", "-o", imported, "--json").json["counts"]["turns"] == 4

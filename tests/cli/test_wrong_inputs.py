@@ -135,8 +135,7 @@ def test_a_gamma_out_of_range_is_refused(run, tmp_path, returns, gamma):
 def warnings_of(run, tmp_path, groups, *options):
     path = write(tmp_path / "judge.parquet", judged(groups), "rollout", "judge")
     run("returns", path, "-o", tmp_path / "returns.parquet", "--quiet")
-    summary = run("advantage", tmp_path / "returns.parquet", "-o", tmp_path / "a.parquet", "--json", *options).json
-    return summary
+    return run("advantage", tmp_path / "returns.parquet", "-o", tmp_path / "a.parquet", "--json", *options).json
 
 
 def test_a_group_of_one_is_a_counted_warning(run, tmp_path):
