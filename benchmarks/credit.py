@@ -68,8 +68,7 @@ def _files(folder: Path, turns: int, repeats: int) -> dict[str, Any]:
         source = judged
         for stage in STAGES:
             output = folder / f"{stage}-{form}-{turns}.parquet"
-            ours = _best(repeats, "stage", stage, form, source, output)
-            alone = _best(repeats, "pyarrow", stage, form, source, output)
+            ours, alone = _best_of_both(repeats, stage, form, source, output)
             found[f"{stage} {form}"] = {
                 "seconds": ours["seconds"],
                 "pyarrow_seconds": alone["seconds"],
@@ -107,9 +106,11 @@ def _arithmetic(folder: Path, arguments: argparse.Namespace) -> dict[str, Any]:
     return found
 
 
-def _best(repeats: int, *command: object) -> dict[str, float]:
-    runs = [_child(*command) for _ in range(repeats)]
-    return min(runs, key=lambda run: run["seconds"])
+def _best_of_both(repeats: int, *piece: object) -> tuple[dict[str, float], dict[str, float]]:
+    """The best run of the stage and of pyarrow alone, taken in turns so that a busy moment meets both."""
+    runs = [(_child("stage", *piece), _child("pyarrow", *piece)) for _ in range(repeats)]
+    ours, alone = (min(side, key=lambda run: run["seconds"]) for side in zip(*runs, strict=True))
+    return ours, alone
 
 
 def _best_rate(repeats: int, *command: object) -> float:
