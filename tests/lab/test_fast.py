@@ -7,7 +7,8 @@ from dialrl.environment.demo.acts import Act
 from dialrl.environment.demo.lines import Symbol
 from dialrl.environment.demo.policy_data import WEAK
 from dialrl.environment.demo.rules import State
-from dialrl.lab.fast import FastConfig, run_fast
+from dialrl.lab.config import FastConfig
+from dialrl.lab.fast import run_fast
 from dialrl.lab.fast_policy import CHOICES, FEATURES, Visible, encode, policy_gradient, probabilities, weak_start
 from dialrl.trajectory.reader import TrajectoryFile
 

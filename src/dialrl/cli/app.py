@@ -36,7 +36,7 @@ COMMANDS: dict[str, Entry] = {
     "inspect": Entry("inspecting", LOOK, "What is in a trajectory file."),
     "scenarios": Entry("scenarios", LOOK, "List and show the scenarios of an environment."),
     "demo-policy": Entry("demo_policy", LOOK, "Build the tiny base policy of the demo world."),
-    "demo-world": Entry("demo_world", LOOK, "The demo world's reference values, and its fast tier."),
+    "lab": Entry("lab", LOOK, "Credit rules compared in the demo world: fast, reference."),
 }
 
 

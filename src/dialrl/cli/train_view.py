@@ -158,5 +158,6 @@ def _show_places(console: Any, run: Any) -> None:
     }
     console.print(Text("\nfiles", style="bold"))
     for name, place in places.items():
-        console.print(Text(f"  {name:14} {place}"), soft_wrap=True)
+        if place.exists():  # there is no best policy when none was better than the first
+            console.print(Text(f"  {name:14} {place}"), soft_wrap=True)
     console.print(Text(f"  look closer:   dialrl inspect {run.path}/0000/advantage.parquet"), soft_wrap=True)

@@ -16,7 +16,6 @@ import pyarrow as pa
 
 from dialrl.advantage.config import AdvantageConfig
 from dialrl.advantage.stage import compute_advantages
-from dialrl.config import StageConfig, operational, semantic
 from dialrl.environment.demo.lines import Symbol
 from dialrl.environment.demo.planner import DemoReference, solve
 from dialrl.environment.demo.replies import speak
@@ -24,6 +23,7 @@ from dialrl.environment.demo.rules import Levels, State, initial_deficit
 from dialrl.environment.demo.scenario import DemoScenario, scenarios
 from dialrl.environment.demo.world import DemoUser
 from dialrl.judge.demo import DemoJudge
+from dialrl.lab.config import FastConfig
 from dialrl.lab.fast_policy import (
     CHOICES,
     Floats,
@@ -41,24 +41,6 @@ from dialrl.trajectory.lineage import Lineage, StageRecord
 from dialrl.trajectory.reader import TrajectoryFile
 from dialrl.trajectory.rows import rows_to_table
 from dialrl.trajectory.writer import TrajectoryWriter
-
-
-class FastConfig(StageConfig):
-    """A run of the fast tier."""
-
-    iterations: int = semantic(60, ge=0, help="Policy-gradient steps.")
-    groups: int = semantic(16, ge=1, help="Scenarios an iteration.")
-    samples: int = semantic(8, ge=1, help="Dialogues a scenario.")
-    learning_rate: float = semantic(4.0, gt=0.0, help="Step size of plain gradient ascent.")
-    preset: str = semantic("mica", help="Estimator of the advantage; see: dialrl advantage --list")
-    reward: tuple[str, ...] = semantic(("incremental-distance",), help="Reward channel NAME or NAME=WEIGHT.")
-    gamma: float = semantic(0.85, ge=0.0, le=1.0, help="Discount a turn.")
-    min_std: float = semantic(0.0, ge=0.0, help="Least spread to divide by.")
-    judge_noise: float = semantic(0.0, ge=0.0, le=1.0, help="Probability that a graded level is off by one step.")
-    judge_missing: float = semantic(0.0, ge=0.0, le=1.0, help="Probability that a judgement is missing.")
-    seed: int = semantic(0, help="Run seed.")
-    evaluate_every: int = operational(10, ge=1, help="Iterations between evaluations on held-out scenarios.")
-    evaluate_repeats: int = operational(3, ge=1, help="Dialogues a held-out scenario at each evaluation.")
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,65 @@
+"""``dialrl lab``: credit rules compared in the demo world."""
+
+from dataclasses import asdict
+
+import typer
+
+from dialrl.cli.app import Entry
+from dialrl.cli.command import Call, add_command
+from dialrl.lab.config import FastConfig
+from dialrl.summary import StageSummary
+
+
+def register(app: typer.Typer, name: str, entry: Entry) -> None:
+    group = typer.Typer(help=entry.help, no_args_is_help=True, rich_markup_mode="rich")
+    add_command(
+        group,
+        "fast",
+        fast,
+        help="The fast tier: the demo world, its judge, the files and the credit stages with a softmax policy over"
+        " reply classes in place of a language model. A run takes seconds.",
+        config=FastConfig,
+        section="lab-fast",
+        output="required",
+    )
+    add_command(
+        group,
+        "reference",
+        reference,
+        help="The demo world's exact values by dynamic programming: silent, myopic, optimum, clairvoyant.",
+    )
+    app.add_typer(group, name=name, rich_help_panel=entry.panel)
+
+
+def fast(call: Call) -> StageSummary:
+    from dialrl.lab.fast import run_fast
+    from dialrl.trajectory.writer import refuse_existing
+
+    if call.target.exists() and any(call.target.iterdir()):
+        refuse_existing(call.target, overwrite=False)
+    result = run_fast(call.target, call.config, progress=call.progress)
+    curve = {f"iteration {point.iteration}": _point(asdict(point)) for point in result.curve}
+    shares = {name: result.reference.share(value) for name, value in asdict(result.reference).items()}
+    return StageSummary(
+        "lab fast",
+        call.target,
+        counts={"iterations": call.config.iterations},
+        figures={"preset": call.config.preset, "share": result.curve[-1].share, "curve": curve, "reference": shares},
+    )
+
+
+def _point(point: dict[str, float]) -> dict[str, float]:
+    return {name: value for name, value in point.items() if name != "iteration"}
+
+
+def reference(call: Call) -> StageSummary:
+    from dialrl.environment.demo.planner import solve
+    from dialrl.environment.demo.scenario import SPLIT_SIZES, scenarios
+
+    figures: dict[str, object] = {}
+    for split in SPLIT_SIZES:
+        values = solve(scenarios(split))
+        figures[split] = {
+            name: {"score": value, "share": values.share(value)} for name, value in asdict(values).items()
+        }
+    return StageSummary("lab reference", figures=figures)
