@@ -6,6 +6,7 @@ largest group, never by the file. Not here: the arithmetic (``estimate``, ``pool
 
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from dialrl.advantage.config import AdvantageConfig
@@ -43,6 +44,10 @@ def compute_advantages(
     if resume and finished_before(output, stage=STAGE, config=config, source=source, overwrite=overwrite):
         return _already_done(output)
     work = AdvantageWork(terms, origin, config, lambda names: source.groups(names, config.batch_rows))
+
+    def warnings() -> tuple[str, ...]:
+        return (*notes, *work.tally.warnings(samples_asked(source.lineage.record("rollout"))))
+
     transform(
         source,
         output,
@@ -50,19 +55,19 @@ def compute_advantages(
         adds=work.adds,
         reads=work.reads,
         compute=work.columns,
-        record=lambda: work.record(source.input_files),
+        record=lambda: replace(work.record(source.input_files), warnings=warnings()),
         slim=slim,
         overwrite=overwrite,
         batch_rows=config.batch_rows,
         progress=progress,
     )
     write_run_file(output, seconds=time.monotonic() - began)
-    warnings = (*notes, *work.tally.warnings(samples_asked(source.lineage.record("rollout"))))
     figures = {"estimator": config.estimator, "file_gamma": origin.gamma, **work.tally.figures()}
-    return StageSummary(STAGE, output, work.tally.counts(), figures, warnings)
+    return StageSummary(STAGE, output, work.tally.counts(), figures, warnings())
 
 
 def _already_done(output: Path) -> StageSummary:
     record = TrajectoryFile.open(output).lineage.record(STAGE)
-    counts = {} if record is None else dict(record.counts)
-    return StageSummary(STAGE, output, counts, warnings=(f"'{output}' was complete already; nothing was computed.",))
+    counts, warnings = ({}, ()) if record is None else (dict(record.counts), tuple(record.warnings))
+    done = f"'{output}' was complete already; nothing was computed."
+    return StageSummary(STAGE, output, counts, warnings=(*warnings, done))

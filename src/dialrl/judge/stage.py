@@ -248,7 +248,7 @@ def _already_there(output: Path, config: JudgeConfig) -> StageSummary:
     record = TrajectoryFile.open(output).lineage.record("judge")
     counts = Counter({} if record is None else record.counts)
     _check_missing(output, counts, config)
-    return StageSummary("judge", output, dict(counts), {"already_complete": True})
+    return StageSummary("judge", output, dict(counts), {"already_complete": True}, _warnings(counts))
 
 
 def _record(source: TrajectoryFile, config: JudgeConfig, counts: Counter[str], *, passed_on: bool) -> StageRecord:
@@ -259,7 +259,15 @@ def _record(source: TrajectoryFile, config: JudgeConfig, counts: Counter[str], *
         seed=config.seed,
         counts=dict(sorted(counts.items())),
         details={"passed_on": passed_on},
+        warnings=_warnings(counts),
     )
+
+
+def _warnings(counts: Counter[str]) -> tuple[str, ...]:
+    missing_judgements = counts["judgements_missing"]
+    if not missing_judgements:
+        return ()
+    return (f"{missing_judgements} judgements are missing; they stay null and train nothing.",)
 
 
 def _check_missing(output: Path, counts: Counter[str], config: JudgeConfig) -> None:
@@ -272,13 +280,10 @@ def _check_missing(output: Path, counts: Counter[str], config: JudgeConfig) -> N
 
 
 def _summary(output: Path, counts: Counter[str], config: JudgeConfig, *, passed_on: bool) -> StageSummary:
-    warnings = []
-    if counts["judgements_missing"]:
-        warnings.append(f"{counts['judgements_missing']} judgements are missing; they stay null and train nothing.")
     return StageSummary(
         "judge",
         output,
         counts=dict(sorted(counts.items())),
         figures={"judge": config.judge, "passed_on_from_rollout": passed_on},
-        warnings=tuple(warnings),
+        warnings=_warnings(counts),
     )

@@ -56,5 +56,6 @@ def compute_returns(
 
 def _already_done(output: Path) -> StageSummary:
     record = TrajectoryFile.open(output).lineage.record(STAGE)
-    counts = {} if record is None else dict(record.counts)
-    return StageSummary(STAGE, output, counts, warnings=(f"'{output}' was complete already; nothing was computed.",))
+    counts, warnings = ({}, ()) if record is None else (dict(record.counts), tuple(record.warnings))
+    done = f"'{output}' was complete already; nothing was computed."
+    return StageSummary(STAGE, output, counts, warnings=(*warnings, done))

@@ -86,6 +86,7 @@ class ReturnsWork:
             options=self.config.semantic_values(),
             inputs=inputs,
             counts=self.tally.counts(),
+            warnings=self.tally.warnings(),
             details={
                 "weights": self.config.weights,
                 "per_dialogue": [channel.name for channel in self.channels if channel.per_dialogue],

@@ -178,6 +178,7 @@ class Rollout:
     def _finish(self, numbers: Sequence[int]) -> StageSummary:
         tallied = tally(self._kept_tables(numbers))
         counts = {**tallied.finish(), "replaced_degenerate_groups": len(self.dropped)}
+        warnings = tuple(rollout_warnings(counts, self.config.semantic_values()))
         record = StageRecord(
             stage="rollout",
             options=self.config.semantic_values(),
@@ -186,6 +187,7 @@ class Rollout:
             counts=counts,
             details=self._details(),
             versions=package_versions("dialrl", "torch", "transformers"),
+            warnings=warnings,
         )
         self.parts.join(self.columns, self._kept_tables(numbers), Lineage((record,)))
         return StageSummary(
@@ -200,7 +202,7 @@ class Rollout:
                 "end_reasons": dict(tallied.reasons.most_common()),
                 "flags": dict(tallied.flags.most_common()),
             },
-            warnings=tuple(rollout_warnings(counts, self.config.semantic_values())),
+            warnings=warnings,
         )
 
     def _details(self) -> dict[str, Any]:
@@ -244,4 +246,4 @@ class Rollout:
             )
         discard_parts(self.output)
         self._check_failures(record.counts)
-        return StageSummary("rollout", self.output, counts=record.counts, figures={"already_complete": True})
+        return StageSummary("rollout", self.output, record.counts, {"already_complete": True}, tuple(record.warnings))

@@ -22,6 +22,7 @@ from dialrl.summary import StageSummary
 from dialrl.train.config import PipelineConfig
 from dialrl.train.retention import keep_best, prune
 from dialrl.train.run_directory import IterationFolder, RunDirectory, read_json, write_json
+from dialrl.trajectory.reader import TrajectoryFile
 from dialrl.update.trainer import Trainer
 
 Watch = Callable[[dict[str, Any]], None]
@@ -64,7 +65,13 @@ class Training:
             if number >= first:
                 self._iterate(trainer, self.directory.iteration(number))
             self.watch(self._seen(self.directory.iteration(number)))
+        self._tidy(self.pipeline.train.iterations - 1)
         return self._summary()
+
+    def _tidy(self, latest: int) -> None:
+        """Drop what is not kept and gather the metrics; once more at the end, since a kill may fall in between."""
+        prune(self.directory, self.pipeline.train, latest)
+        self.directory.collect()
 
     @property
     def start(self) -> str | Path:
@@ -81,41 +88,28 @@ class Training:
 
     def _iterate(self, trainer: Trainer, folder: IterationFolder) -> None:
         seconds: dict[str, float] = {}
-        summaries = self._make_files(folder, seconds)
+        self._make_files(folder, seconds)
         update = _timed(seconds, "update", lambda: self._update(trainer, folder))
         _timed(seconds, "evaluate", lambda: self._evaluate_when_due(folder))
         if not folder.metrics.is_file():
-            write_json(folder.metrics, self._metrics(folder, summaries, update, seconds))
-        prune(self.directory, self.pipeline.train, folder.number)
-        self.directory.collect()
+            write_json(folder.metrics, self._metrics(folder, update, seconds))
+        self._tidy(folder.number)
 
-    def _make_files(self, folder: IterationFolder, seconds: dict[str, float]) -> dict[str, StageSummary]:
+    def _make_files(self, folder: IterationFolder, seconds: dict[str, float]) -> None:
+        """The iteration's four trajectory files; those that are complete are left as they are."""
         pipeline, progress = self.pipeline, self.progress
-        rollout = pipeline.rollout.updated(iteration=folder.number)
-        return {
-            "rollout": _timed(seconds, "rollout", lambda: self._roll_out(folder, rollout)),
-            "judge": _timed(
-                seconds,
-                "judge",
-                lambda: judge_dialogues(
-                    folder.rollout, folder.judge, pipeline.judge, resume=True, slim=True, progress=progress
-                ),
-            ),
-            "returns": _timed(
-                seconds,
-                "returns",
-                lambda: compute_returns(folder.judge, folder.returns, pipeline.returns, resume=True, slim=True),
-            ),
-            "advantage": _timed(
-                seconds,
-                "advantage",
-                lambda: compute_advantages(
-                    folder.returns, folder.advantage, pipeline.advantage, resume=True, slim=True
-                ),
-            ),
-        }
+        kept: dict[str, Any] = {"resume": True, "slim": True, "progress": progress}
+        _timed(seconds, "rollout", lambda: self._roll_out(folder))
+        _timed(seconds, "judge", lambda: judge_dialogues(folder.rollout, folder.judge, pipeline.judge, **kept))
+        _timed(seconds, "returns", lambda: compute_returns(folder.judge, folder.returns, pipeline.returns, **kept))
+        _timed(
+            seconds,
+            "advantage",
+            lambda: compute_advantages(folder.returns, folder.advantage, pipeline.advantage, **kept),
+        )
 
-    def _roll_out(self, folder: IterationFolder, config: Any) -> StageSummary:
+    def _roll_out(self, folder: IterationFolder) -> StageSummary:
+        config = self.pipeline.rollout.updated(iteration=folder.number)
         before = self.start if folder.number == 0 else self.directory.iteration(folder.number - 1).policy
         return roll_out(self._policy_of(before), folder.rollout, config, resume=True, progress=self.progress)
 
@@ -155,19 +149,15 @@ class Training:
         )
         write_json(folder.evaluation, {"iteration": folder.number, **summary.to_json()})
 
-    def _metrics(
-        self,
-        folder: IterationFolder,
-        summaries: dict[str, StageSummary],
-        update: dict[str, Any],
-        seconds: dict[str, float],
-    ) -> dict[str, Any]:
+    def _metrics(self, folder: IterationFolder, update: dict[str, Any], seconds: dict[str, float]) -> dict[str, Any]:
+        """Counts and warnings are read from the files, so that a resumed run says what the unbroken one says."""
+        records = TrajectoryFile.open(folder.advantage).lineage.records
         return {
             "iteration": folder.number,
             **mean_scores(folder.judge, until=self.pipeline.returns.until),
             "update": update,
-            "counts": {name: dict(summary.counts) for name, summary in summaries.items()},
-            "warnings": [warning for summary in summaries.values() for warning in summary.warnings],
+            "counts": {record.stage: dict(record.counts) for record in records},
+            "warnings": [warning for record in records for warning in record.warnings],
             "seconds": {name: round(value, 3) for name, value in seconds.items()},
         }
 

@@ -97,10 +97,19 @@ class RunDirectory:
         stored = self.path / "pipeline.yaml"
         if stored.exists() and resume:
             self._compare(read_pipeline_file(stored), pipeline)
+            self._remove_halves()
         elif self.path.exists() and any(self.path.iterdir()):
             self._clear(stored, overwrite=overwrite)
         text = yaml.safe_dump(pipeline.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
         write_text(stored, text)
+
+    def _remove_halves(self) -> None:
+        """Remove what a killed run was preparing or removing; the finished blocks of a rollout stay, to go on from."""
+        for path in [*self.path.glob(".*.tmp"), *self.path.glob("*/.*.tmp"), *self.path.glob("*/*/.*.tmp")]:
+            if path.is_dir():
+                shutil.rmtree(path)
+            else:
+                path.unlink()
 
     def _compare(self, before: PipelineConfig, now: PipelineConfig) -> None:
         differences = differing_keys(before.identity(), now.identity())

@@ -30,7 +30,10 @@ class InputFile:
 
 @dataclass(frozen=True)
 class StageRecord:
-    """What one stage did: its semantic options, inputs, seed, counts, and details such as sampling or policy digest."""
+    """What one stage did: its semantic options, inputs, seed, counts, and details such as sampling or policy digest.
+
+    ``warnings`` are the stage's own sentences, so that a resumed run can say them again.
+    """
 
     stage: str
     options: Mapping[str, Any] = field(default_factory=dict)
@@ -39,6 +42,7 @@ class StageRecord:
     counts: Mapping[str, int] = field(default_factory=dict)
     details: Mapping[str, Any] = field(default_factory=dict)
     versions: Mapping[str, str] = field(default_factory=lambda: package_versions("dialrl"))
+    warnings: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
@@ -112,7 +116,7 @@ def _content(raw: bytes, where: str) -> dict[str, Any]:
 
 def _record(entry: Mapping[str, Any]) -> StageRecord:
     inputs = tuple(InputFile(**one) for one in entry.get("inputs", ()))
-    return StageRecord(**{**entry, "inputs": inputs})
+    return StageRecord(**{**entry, "inputs": inputs, "warnings": tuple(entry.get("warnings", ()))})
 
 
 def package_versions(*names: str) -> dict[str, str]:
