@@ -15,9 +15,12 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from dialrl.errors import MissingInputError, UsageError
 
 
-def semantic(default: Any = ..., *, help: str, **bounds: Any) -> Any:
-    """A field that changes what the stage computes."""
-    return Field(default, description=help, json_schema_extra={"operational": False}, **bounds)
+def semantic(default: Any = ..., *, help: str, flag: str | None = None, **bounds: Any) -> Any:
+    """A field that changes what the stage computes; ``flag`` where its option is not named after it (``--from``)."""
+    extra: dict[str, Any] = {"operational": False}
+    return Field(
+        default, description=help, json_schema_extra=extra if flag is None else {**extra, "flag": flag}, **bounds
+    )
 
 
 def operational(default: Any = ..., *, help: str, **bounds: Any) -> Any:
@@ -34,6 +37,13 @@ class StageConfig(BaseModel):
     def is_operational(cls, field: str) -> bool:
         extra = cls.model_fields[field].json_schema_extra
         return isinstance(extra, dict) and extra.get("operational") is True
+
+    @classmethod
+    def flag_of(cls, field: str) -> str:
+        """The option that sets ``field``."""
+        extra = cls.model_fields[field].json_schema_extra
+        named = extra.get("flag") if isinstance(extra, dict) else None
+        return str(named) if named else "--" + field.replace("_", "-")
 
     def semantic_values(self) -> dict[str, Any]:
         """The semantic fields as plain JSON values: what the lineage stores and resume compares."""

@@ -232,8 +232,8 @@ def _config_parameters(config: type[StageConfig]) -> list[inspect.Parameter]:
         default = (
             "" if info.is_required() else f" [default: {_default_text(info.get_default(call_default_factory=True))}]"
         )
-        flag = "--" + name.replace("_", "-")
-        spelled = f"{flag}/--no-{name.replace('_', '-')}" if kind is bool else flag
+        flag = config.flag_of(name)
+        spelled = f"{flag}/--no-{flag.removeprefix('--')}" if kind is bool else flag
         panel = "Operation" if config.is_operational(name) else "Settings"
         described = typer.Option(
             spelled, help=f"{info.description}{default}".replace("[", r"\["), show_default=False, rich_help_panel=panel

@@ -7,6 +7,7 @@ import typer
 
 from dialrl.cli.app import Entry
 from dialrl.cli.command import Call, add_command, option
+from dialrl.cli.evaluate_benchmarks import register_benchmarks
 from dialrl.evaluate.config import DialogueConfig, EmpaConfig
 from dialrl.summary import StageSummary
 
@@ -36,6 +37,7 @@ def register(app: typer.Typer, name: str, entry: Entry) -> None:
         resumable=True,
         extras=(option("policy", str | None, "Evaluate this policy; its dialogues go to the folder -o, if given."),),
     )
+    register_benchmarks(group)
     app.add_typer(group, name=name, rich_help_panel=entry.panel)
 
 

@@ -114,6 +114,11 @@ def interquartile_mean(values: ArrayLike) -> float:
     return float(ordered @ kept / kept.sum())
 
 
+def mean_or_none(values: Sequence[float]) -> float | None:
+    """Mean of some values, None of none: what is not known is not 0."""
+    return sum(values) / len(values) if values else None
+
+
 def _quantile(level: float) -> float:
     """Two-sided normal quantile: 1.960 at 0.95."""
     return NormalDist().inv_cdf(0.5 + level / 2)

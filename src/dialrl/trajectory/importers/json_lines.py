@@ -106,10 +106,10 @@ def parse_line(line: bytes, path: Path, number: int) -> Json:
     where = f"'{path}', line {number}"
     try:
         text = line.decode("utf-8").removeprefix("\ufeff" if number == 1 else "")
-        value = json.loads(text, object_pairs_hook=_without_repeats, parse_constant=_no_constant)
+        value = json.loads(text, object_pairs_hook=without_repeats, parse_constant=no_constant)
     except UnicodeDecodeError as error:
         raise InputError(f"{where} is not UTF-8 at byte {error.start}. Write the file as UTF-8.") from None
-    except _RepeatedKeyError as error:
+    except RepeatedKeyError as error:
         raise InputError(f"{where}: key '{error}' stands twice in one object; expected each key once.") from None
     except (ValueError, RecursionError) as error:
         raise InputError(f"{where} is not valid JSON ({error}). Expected one object a line.") from None
@@ -118,17 +118,19 @@ def parse_line(line: bytes, path: Path, number: int) -> Json:
     return value
 
 
-class _RepeatedKeyError(Exception):
-    pass
+class RepeatedKeyError(Exception):
+    """A key that stands twice in one JSON object; the key is the message."""
 
 
-def _without_repeats(pairs: list[tuple[str, Any]]) -> Json:
+def without_repeats(pairs: list[tuple[str, Any]]) -> Json:
+    """An ``object_pairs_hook`` that refuses a key given twice."""
     found = dict(pairs)
     if len(found) < len(pairs):
         names = [name for name, _ in pairs]
-        raise _RepeatedKeyError(next(name for name in names if names.count(name) > 1))
+        raise RepeatedKeyError(next(name for name in names if names.count(name) > 1))
     return found
 
 
-def _no_constant(name: str) -> float:
+def no_constant(name: str) -> float:
+    """A ``parse_constant`` that refuses NaN and infinity."""
     raise ValueError(f"it holds {name}, which is no JSON number; what is not known is null")

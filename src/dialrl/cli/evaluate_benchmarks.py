@@ -1,0 +1,88 @@
+"""``dialrl evaluate eqbench | emobench | sage``: stored answers are scored, no model is run.
+
+Registered by ``evaluate``. Not here: any score.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from dialrl.cli.command import PLACES, Call, add_command, option
+from dialrl.errors import UsageError
+from dialrl.evaluate.benchmark_config import EmoBenchConfig, EqBenchConfig, SageConfig
+from dialrl.summary import StageSummary
+
+ONE_FILE, FILES = Path | None, list[Path] | None
+
+
+def register_benchmarks(group: typer.Typer) -> None:
+    """Add the commands to the group ``dialrl evaluate``."""
+    add_command(
+        group,
+        "eqbench",
+        eqbench,
+        help="EQ-Bench v2 score of stored answers; -o writes one row an item.",
+        config=EqBenchConfig,
+        section="evaluate-eqbench",
+        output="optional",
+        extras=(
+            option("answers", ONE_FILE, "Result file of EQ-Bench v2.", panel=PLACES),
+            option("questions", ONE_FILE, "The benchmark's questions.", panel=PLACES),
+        ),
+    )
+    add_command(
+        group,
+        "emobench",
+        emobench,
+        help="EmoBench accuracy of stored answers, beside chance; -o writes one row an item.",
+        config=EmoBenchConfig,
+        section="evaluate-emobench",
+        output="optional",
+        extras=(
+            option("answers", FILES, "JSON lines of letters, or the CSV files of 2024. Repeatable.", panel=PLACES),
+            option("questions", FILES, "EA.jsonl, EU.jsonl, or a folder of them. Repeatable.", panel=PLACES),
+        ),
+    )
+    add_command(
+        group,
+        "sage",
+        sage,
+        help="SAGE score of stored conversations; -o writes one row a conversation.",
+        config=SageConfig,
+        section="evaluate-sage",
+        output="optional",
+        extras=(
+            option("answers", ONE_FILE, "Stored conversations, JSON lines.", panel=PLACES),
+            option("questions", ONE_FILE, "The simulator's profiles, to see which were played.", panel=PLACES),
+        ),
+    )
+
+
+def eqbench(call: Call) -> StageSummary:
+    from dialrl.evaluate.eqbench import evaluate_eqbench
+
+    answers, questions = _needed(call, "answers"), _needed(call, "questions")
+    return evaluate_eqbench(answers, questions, call.config, output=call.output, overwrite=call.overwrite)
+
+
+def emobench(call: Call) -> StageSummary:
+    from dialrl.evaluate.emobench import evaluate_emobench
+
+    answers, questions = _needed(call, "answers"), call.extras["questions"] or ()
+    return evaluate_emobench(answers, questions, call.config, output=call.output, overwrite=call.overwrite)
+
+
+def sage(call: Call) -> StageSummary:
+    from dialrl.evaluate.sage import evaluate_sage
+
+    answers, questions = _needed(call, "answers"), call.extras["questions"]
+    return evaluate_sage(answers, questions, call.config, output=call.output, overwrite=call.overwrite)
+
+
+def _needed(call: Call, name: str) -> Any:
+    """A file that must be given (an option cannot say so itself: --dry-run needs none)."""
+    given = call.extras[name]
+    if not given:
+        raise UsageError(f"A file is missing: give --{name} FILE. This benchmark is scored from stored answers.")
+    return given

@@ -1,0 +1,162 @@
+"""``dialrl evaluate sage``: the sentient-agent benchmark from stored conversations, its emotions checked turn by turn.
+
+Score = mean final emotion; success = conversations at 100 or above, failure = those below 10. With the rules of RLVER
+the score is 100 times its reward, max(0, final / 100). Not here: the rules (``sage_conversations``), the simulator.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from dialrl.errors import InputError
+from dialrl.evaluate.benchmark_config import SageConfig
+from dialrl.evaluate.item_results import ItemResults
+from dialrl.evaluate.sage_conversations import (
+    FAILURE,
+    RULES,
+    SUCCESS,
+    Conversation,
+    band,
+    load_conversations,
+    load_profile_ids,
+)
+from dialrl.evaluate.statistics import percentile_interval, scenario_bootstrap, wilson_interval
+from dialrl.summary import StageSummary
+
+COLUMNS = [
+    ("final_emotion", pa.float64()),
+    ("band", pa.string()),
+    ("ending", pa.string()),
+    ("replies", pa.int64()),
+    ("faults", pa.list_(pa.string())),
+]
+LISTED_FAULTS = 10
+
+
+def evaluate_sage(
+    answers: Path,
+    questions: Path | None = None,
+    config: SageConfig | None = None,
+    *,
+    output: Path | None = None,
+    overwrite: bool = False,
+) -> StageSummary:
+    """Score stored conversations; ``questions`` are the profiles they should be about.
+
+    Conversations that break the rules of the emotion count as they are stored; every break is counted and the first
+    are listed. Raises InputError naming file, line and field for what is not as the benchmark writes it.
+    """
+    config = config or SageConfig()
+    conversations = load_conversations(answers, RULES[config.rules])
+    absent = 0 if questions is None else _check_profiles(answers, conversations, load_profile_ids(questions))
+    held = conversations[: config.limit]
+    if output is not None:
+        rows = [_row(conversation, config) for conversation in held]
+        inputs = [answers, *([] if questions is None else [questions])]
+        ItemResults("sage", COLUMNS, rows).write(output, inputs, config, overwrite=overwrite)
+    counts = _counts(held, absent)
+    return StageSummary("evaluate sage", output, counts, _figures(held, config), _warnings(held, counts, config))
+
+
+def _check_profiles(answers: Path, conversations: Sequence[Conversation], profiles: Sequence[str]) -> int:
+    """Number of profiles without a conversation; a conversation about none of them is refused."""
+    known = set(profiles)
+    stranger = next((one.key for one in conversations if one.key not in known), None)
+    if stranger is not None:
+        raise InputError(f"'{answers}', field 'id': '{stranger}' is none of the {len(known)} profiles given.")
+    return len(known) - len(conversations)
+
+
+def _score(conversation: Conversation, config: SageConfig) -> float:
+    return max(0.0, conversation.final) if config.rules == "rlver" else conversation.final
+
+
+def _row(conversation: Conversation, config: SageConfig) -> dict[str, Any]:
+    return {
+        "scenario_id": conversation.key,
+        "item": conversation.key,
+        "score": _score(conversation, config),
+        "status": "scored",
+        "final_emotion": conversation.final,
+        "band": band(conversation.final),
+        "ending": conversation.ending,
+        "replies": conversation.replies,
+        "faults": list(conversation.faults),
+    }
+
+
+def _figures(held: Sequence[Conversation], config: SageConfig) -> dict[str, Any]:
+    scores = np.array([_score(one, config) for one in held])
+    success, failure = (sum(one.final >= SUCCESS for one in held), sum(one.final < FAILURE for one in held))
+    drawn = scenario_bootstrap(scores[:, None], [one.key for one in held], resamples=config.resamples, seed=config.seed)
+    bands, endings = Counter(band(one.final) for one in held), Counter(one.ending for one in held)
+    faults = [fault for one in held for fault in one.faults]
+    return {
+        "score": float(scores.mean()),
+        "success": success,
+        "failure": failure,
+        "mean_replies": sum(one.replies for one in held) / len(held),
+        "intervals": {
+            "score": percentile_interval(drawn[:, 0], config.confidence).to_json(),
+            "success_rate": wilson_interval(success, len(held), config.confidence).to_json(),
+            "failure_rate": wilson_interval(failure, len(held), config.confidence).to_json(),
+        },
+        "bands": {name: bands[name] for name in "SABCF"},
+        "endings": {name: endings[name] for name in ("success", "failure", "farewell", "turn_limit")},
+        "emotion_by_turn": _by_turn(held),
+        "first_faults": faults[:LISTED_FAULTS],
+        "settings": _settings(config),
+    }
+
+
+def _by_turn(held: Sequence[Conversation]) -> dict[str, dict[str, Any]]:
+    """Mean emotion after each line of the user, over the conversations that reach it."""
+    longest = max(len(one.emotion_K) for one in held)
+    by_turn = [[one.emotion_K[turn] for one in held if turn < len(one.emotion_K)] for turn in range(longest)]
+    return {
+        str(turn): {"mean": float(np.mean(known)), "conversations": len(known)} for turn, known in enumerate(by_turn)
+    }
+
+
+def _settings(config: SageConfig) -> dict[str, Any]:
+    rules = RULES[config.rules]
+    return {
+        "rules": config.rules,
+        "starts_at": rules.start,
+        "largest_change": rules.largest_change,
+        "most_user_turns": rules.most_turns,
+        "limit": config.limit,
+        "resamples": config.resamples,
+        "seed": config.seed,
+    }
+
+
+def _counts(held: Sequence[Conversation], absent: int) -> dict[str, int]:
+    arithmetic = sum(one.arithmetic_faults for one in held)
+    return {
+        "conversations": len(held),
+        "user_turns": sum(len(one.emotion_K) for one in held),
+        "replies": sum(one.replies for one in held),
+        "arithmetic_mismatches": arithmetic,
+        "other_faults": sum(len(one.faults) for one in held) - arithmetic,
+        "profiles_without_conversation": absent,
+    }
+
+
+def _warnings(held: Sequence[Conversation], counts: dict[str, int], config: SageConfig) -> tuple[str, ...]:
+    found = []
+    if counts["arithmetic_mismatches"] or counts["other_faults"]:
+        broken = sum(bool(one.faults) for one in held)
+        found.append(
+            f"{broken} of {len(held)} conversations break the rules '{config.rules}'; they count as they are stored"
+            " (first_faults)."
+        )
+    if counts["profiles_without_conversation"]:
+        found.append(f"{counts['profiles_without_conversation']} profiles have no conversation: they are in no mean.")
+    if config.limit is not None:
+        found.append(f"Only {len(held)} conversations were scored: this is no SAGE score.")
+    return tuple(found)
