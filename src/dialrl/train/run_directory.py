@@ -88,9 +88,9 @@ class RunDirectory:
 
     def iterations(self) -> Iterator[IterationFolder]:
         """The iteration folders that exist, in order."""
-        for path in sorted(self.path.glob("[0-9][0-9][0-9][0-9]*")):
-            if path.is_dir() and path.name.isdigit():
-                yield IterationFolder(path, int(path.name))
+        folders = [p for p in self.path.glob("[0-9][0-9][0-9][0-9]*") if p.is_dir() and p.name.isdigit()]
+        for path in sorted(folders, key=lambda folder: int(folder.name)):
+            yield IterationFolder(path, int(path.name))
 
     def prepare(self, pipeline: PipelineConfig, *, overwrite: bool, resume: bool) -> None:
         """Make the folder and store the configuration; refuse a used one, or one of another configuration."""
