@@ -32,6 +32,11 @@ def test_an_empty_folder_may_become_a_run(tmp_path):
     assert (prepared(tmp_path).path / "pipeline.yaml").is_file()
 
 
+def test_a_run_killed_before_it_began_is_no_used_directory(tmp_path):
+    (tmp_path / ".pipeline.yaml.tmp").write_text("rollo")
+    assert [path.name for path in prepared(tmp_path).path.iterdir()] == ["pipeline.yaml"]
+
+
 def test_a_used_directory_is_refused_and_left_alone(tmp_path):
     prepared(tmp_path / "run")
     with pytest.raises(OutputExistsError, match=r"is not empty\. Continue the run with --resume, replace it with"):

@@ -20,7 +20,7 @@ import yaml
 from dialrl.config import differing_keys
 from dialrl.errors import OutputExistsError, UsageError
 from dialrl.train.config import PipelineConfig
-from dialrl.trajectory.atomic import write_text
+from dialrl.trajectory.atomic import temporary_sibling, write_text
 
 
 @dataclass(frozen=True)
@@ -98,10 +98,14 @@ class RunDirectory:
         if stored.exists() and resume:
             self._compare(read_pipeline_file(stored), pipeline)
             self._remove_halves()
-        elif self.path.exists() and any(self.path.iterdir()):
+        elif self._is_used(stored):
             self._clear(stored, overwrite=overwrite)
         text = yaml.safe_dump(pipeline.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
         write_text(stored, text)
+
+    def _is_used(self, stored: Path) -> bool:
+        """Whether there is anything but what a run leaves that was killed before it began."""
+        return self.path.is_dir() and any(path != temporary_sibling(stored) for path in self.path.iterdir())
 
     def _remove_halves(self) -> None:
         """Remove what a killed run was preparing or removing; the finished blocks of a rollout stay, to go on from."""
