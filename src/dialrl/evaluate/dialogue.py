@@ -29,7 +29,7 @@ def evaluate_dialogues(
     """Score judged dialogues. Raises InputError for a file without grades, or with no dialogue that can be scored."""
     config = config or DialogueConfig()
     source = TrajectoryFile.open(inputs, stage="judge", needs=NEEDS)
-    scores = DialogueScores(config.until)
+    scores = DialogueScores(config.until, config.stop)
     progress.start("evaluate dialogue", source.num_rows, "turns")
     environments: set[str] = set()
     for table in source.groups([*numbered(source.names), "environment"], config.batch_rows):

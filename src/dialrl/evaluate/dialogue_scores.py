@@ -16,11 +16,14 @@ import pyarrow as pa
 from dialrl.evaluate.config import DialogueConfig
 from dialrl.evaluate.statistics import percentile_interval, scenario_bootstrap, wilson_interval
 from dialrl.state.model import zone_distance
+from dialrl.state.rules import StopRules
+from dialrl.state.stop import stop_turn
+from dialrl.trajectory.endings import STOP_RULE_REASONS
 from dialrl.trajectory.layout import Layout
 
 Floats = npt.NDArray[np.float64]
 NEEDS = ("scenario_id", "deficit", "position", "judge_status", "end_reason")
-MAY_USE = ("stop_turn", "status", "reply_ids")
+MAY_USE = ("increment", "stop_turn", "status", "reply_ids")
 
 
 @dataclass
@@ -28,6 +31,7 @@ class DialogueScores:
     """Adds up tables of whole groups; dialogues that broke or have no judgement at all are counted and left out."""
 
     until: str
+    rules: StopRules = field(default_factory=StopRules)
     scenarios: list[str] = field(default_factory=list)
     total_D: list[float] = field(default_factory=list)
     turns_D: list[int] = field(default_factory=list)
@@ -65,8 +69,17 @@ class DialogueScores:
         self.scenarios.append(rows["scenario_id"][0])
         self.total_D.append(float(distance[0] - distance[-1]))
         self.turns_D.append(counted)
-        self.endings[rows["end_reason"][-1] or "unknown"] += 1
+        self.endings[self._ending(rows, counted)] += 1
         self.tokens += sum(len(ids or ()) for ids in rows.get("reply_ids", ())[:counted])
+
+    def _ending(self, rows: Mapping[str, list[Any]], counted: int) -> str:
+        """Why the counted dialogue ended: by a stop rule that was replayed over it, or as the rollout says."""
+        reason = rows["end_reason"][-1]
+        replayed = self.until == "stop" and "increment" in rows and "stop_turn" in rows
+        if reason in STOP_RULE_REASONS or not replayed or rows["stop_turn"][0] is None:
+            return str(reason or "unknown")
+        known = {name: rows[name][:counted] for name in ("position", "increment")}
+        return stop_turn(known["position"], rows["deficit"][0], known["increment"], self.rules).reason or "stop_rule"
 
     def figures(self, config: DialogueConfig) -> dict[str, Any]:
         """``score`` (mean J) with its interval, success rate (Wilson), turns, endings, reward by turn."""
