@@ -62,11 +62,15 @@ def encode(seen: Visible) -> Floats:
 
 
 def weak_start() -> Floats:
-    """(F, A) weights whose policy is the weak mixture of the base policy."""
+    """(F, A) weights whose policy is the weak behaviour of the base policy."""
     weights_FA = np.zeros((FEATURES, len(CHOICES)))
     other, told = _log_weights(WEAK.other), _log_weights(WEAK.told)
     weights_FA[_OFFSETS["told"]], weights_FA[_OFFSETS["told"] + 1] = other, told
     weights_FA[_OFFSETS["line"] + Symbol.WARM] = _log_weights(WEAK.warm) - other
+    for choice, act in enumerate(CHOICES):
+        if act is not Act.SILENT:
+            for block in ("last act", "last act when told"):
+                weights_FA[_OFFSETS[block] + act, choice] = np.log(RARE)
     return weights_FA
 
 

@@ -29,7 +29,7 @@ COPYING = Behaviour(
 class TrainingSettings:
     """How the base policy is taught."""
 
-    steps: int = 1500
+    steps: int = 2000
     copying_steps: int = 300
     dialogues_a_step: int = 16
     learning_rate: float = 3e-3
