@@ -30,7 +30,9 @@ COMMANDS: dict[str, Entry] = {
     "returns": Entry("returns", PIPELINE, "Rewards and discounted returns from grades."),
     "advantage": Entry("advantage", PIPELINE, "Advantages from returns, by preset."),
     "update": Entry("update", PIPELINE, "One policy-gradient update: a new policy directory."),
-    "evaluate": Entry("evaluate", PIPELINE, "Scores with intervals: empa, dialogue, eqbench, emobench, sage."),
+    "evaluate": Entry(
+        "evaluate", PIPELINE, "Scores with intervals: empa, dialogue, eqbench, emobench, sage; agreement of judges."
+    ),
     "train": Entry("train", PIPELINE, "The loop over all stages, from a pipeline YAML."),
     "import": Entry("importing", DATA, "Bring dialogues in: empa, turns."),
     "inspect": Entry("inspecting", LOOK, "What is in a trajectory file."),

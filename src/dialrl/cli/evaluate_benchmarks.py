@@ -1,4 +1,4 @@
-"""``dialrl evaluate eqbench | emobench | sage``: stored answers are scored, no model is run.
+"""``dialrl evaluate eqbench | emobench | sage | agreement``: what is stored is scored, no model is run.
 
 Registered by ``evaluate``. Not here: any score.
 """
@@ -10,7 +10,7 @@ import typer
 
 from dialrl.cli.command import PLACES, Call, add_command, option
 from dialrl.errors import UsageError
-from dialrl.evaluate.benchmark_config import EmoBenchConfig, EqBenchConfig, SageConfig
+from dialrl.evaluate.benchmark_config import AgreementConfig, EmoBenchConfig, EqBenchConfig, SageConfig
 from dialrl.summary import StageSummary
 
 ONE_FILE, FILES = Path | None, list[Path] | None
@@ -57,6 +57,15 @@ def register_benchmarks(group: typer.Typer) -> None:
             option("questions", ONE_FILE, "The simulator's profiles, to see which were played.", panel=PLACES),
         ),
     )
+    add_command(
+        group,
+        "agreement",
+        agreement,
+        help="How far judges agree on the same dialogues, or one judge with itself: kappa, alpha, AC2, increments.",
+        config=AgreementConfig,
+        section="evaluate-agreement",
+        inputs="Judged trajectory files: the same dialogues graded by several judges, or twice.",
+    )
 
 
 def eqbench(call: Call) -> StageSummary:
@@ -78,6 +87,12 @@ def sage(call: Call) -> StageSummary:
 
     answers, questions = _needed(call, "answers"), call.extras["questions"]
     return evaluate_sage(answers, questions, call.config, output=call.output, overwrite=call.overwrite)
+
+
+def agreement(call: Call) -> StageSummary:
+    from dialrl.evaluate.agreement import evaluate_agreement
+
+    return evaluate_agreement(call.inputs, call.config, progress=call.progress)
 
 
 def _needed(call: Call, name: str) -> Any:
