@@ -1,7 +1,5 @@
 """The benchmark commands: one JSON object with the score first, options by their names, clear refusals."""
 
-import json
-
 import pytest
 from tests.benchmark_files import (
     conversation,
@@ -11,19 +9,7 @@ from tests.benchmark_files import (
     first_pass,
     write_lines,
 )
-
-from dialrl.cli.app import main
-
-
-def run(capsys, *arguments):
-    """Exit code, stdout and stderr of ``dialrl ARGUMENTS``."""
-    try:
-        main([str(argument) for argument in arguments])
-        code = 0
-    except SystemExit as stop:
-        code = int(stop.code or 0)
-    told = capsys.readouterr()
-    return code, told.out, told.err
+from tests.trajectory_files import row, write
 
 
 @pytest.fixture
@@ -33,63 +19,67 @@ def eqbench(tmp_path):
     return ("evaluate", "eqbench", "--answers", answers, "--questions", questions, "--resamples", 20)
 
 
-def test_json_is_one_object_with_the_score_first(capsys, eqbench):
-    code, out, _ = run(capsys, *eqbench, "--json")
-    assert code == 0
-    shown = json.loads(out)
+def test_json_is_one_object_with_the_score_first(run, eqbench):
+    shown = run(*eqbench, "--json").json
     assert list(shown)[:3] == ["stage", "output", "score"]
     assert shown["score"] == 100 - 7.477 * 5
 
 
-def test_options_reach_the_score(capsys, eqbench):
-    _, out, _ = run(capsys, *eqbench, "--boundary", "<= 5", "--aggregation", "lm-eval", "--from", "answers", "--json")
-    settings = json.loads(out)["settings"]
+def test_options_reach_the_score(run, eqbench):
+    settings = run(*eqbench, "--boundary", "<= 5", "--aggregation", "lm-eval", "--from", "answers", "--json").json
+    settings = settings["settings"]
     assert (settings["boundary"], settings["aggregation"], settings["source"]) == ("<=5", "lm-eval", "answers")
-    code, _, err = run(capsys, *eqbench, "--boundary", "<6")
-    assert code == 2
-    assert "expected '<5'" in err
-    code, out, _ = run(capsys, "evaluate", "eqbench", "--dry-run", "--from", "text", "--no-revision")
-    assert code == 0
-    assert "source: text\nrevision: false" in out
+    refused = run(*eqbench, "--boundary", "<6")
+    assert (refused.code, "expected '<5'" in refused.err) == (2, True)
+    resolved = run("evaluate", "eqbench", "--dry-run", "--from", "text", "--no-revision")
+    assert (resolved.code, "source: text\nrevision: false" in resolved.out) == (0, True)
 
 
-def test_an_output_is_written_once(capsys, eqbench, tmp_path):
+def test_an_output_is_written_once(run, eqbench, tmp_path):
     output = tmp_path / "items.parquet"
-    assert run(capsys, *eqbench, "-o", output)[0] == 0
-    code, _, err = run(capsys, *eqbench, "-o", output)
-    assert (code, "exists" in err) == (2, True)
-    assert run(capsys, *eqbench, "-o", output, "--overwrite")[0] == 0
+    assert run(*eqbench, "-o", output).code == 0
+    again = run(*eqbench, "-o", output)
+    assert (again.code, "exists" in again.err) == (2, True)
+    assert run(*eqbench, "-o", output, "--overwrite").code == 0
 
 
-def test_emobench_takes_several_files(capsys, tmp_path):
+def test_emobench_takes_several_files(run, tmp_path):
     questions = [write_lines(tmp_path / f"{q}.jsonl", [ea_item(q, 1)]) for q in "12"]
     answers = write_lines(tmp_path / "answers.jsonl", [{"qid": q, "lang": "en", "answer": "B"} for q in "12"])
     asked = [word for path in questions for word in ("--questions", path)]
-    code, out, _ = run(capsys, "evaluate", "emobench", "--answers", answers, *asked, "--tasks", "EA", "--json")
-    assert (code, json.loads(out)["score"]) == (0, 100.0)
+    assert run("evaluate", "emobench", "--answers", answers, *asked, "--tasks", "EA", "--json").json["score"] == 100.0
 
 
-def test_sage_counts_success_and_failure(capsys, tmp_path):
+def test_sage_counts_success_and_failure(run, tmp_path):
     answers = write_lines(tmp_path / "c.jsonl", [conversation("a", 40, 30, 20, 10, 0)])
-    code, out, _ = run(capsys, "evaluate", "sage", "--answers", answers, "--json")
-    shown = json.loads(out)
-    assert (code, shown["score"], shown["success"], shown["failure"]) == (0, 0.0, 0, 1)
+    shown = run("evaluate", "sage", "--answers", answers, "--json").json
+    assert (shown["score"], shown["success"], shown["failure"]) == (0.0, 0, 1)
 
 
 @pytest.mark.parametrize("kind", ["eqbench", "emobench", "sage"])
-def test_a_missing_file_is_wrong_usage_and_says_which(capsys, kind):
-    code, _, err = run(capsys, "evaluate", kind)
-    assert (code, "--answers" in err) == (2, True)
+def test_a_missing_file_is_wrong_usage_and_says_which(run, kind):
+    ended = run("evaluate", kind)
+    assert (ended.code, "--answers" in ended.err) == (2, True)
 
 
 @pytest.mark.parametrize("kind", ["eqbench", "emobench", "sage"])
-def test_there_is_no_policy_to_run_yet(capsys, kind):
-    code, _, err = run(capsys, "evaluate", kind, "--policy", "somewhere")
-    assert (code, "No such option" in err) == (2, True)
+def test_there_is_no_policy_to_run_yet(run, kind):
+    ended = run("evaluate", kind, "--policy", "somewhere")
+    assert (ended.code, "No such option" in ended.err) == (2, True)
 
 
-def test_people_see_tables(capsys, eqbench):
-    code, out, _ = run(capsys, *eqbench)
-    assert code == 0
-    assert "evaluate eqbench" in out
-    assert "boundary" in out
+def test_people_see_tables(run, eqbench):
+    ended = run(*eqbench)
+    assert (ended.code, "evaluate eqbench" in ended.out, "boundary" in ended.out) == (0, True, True)
+
+
+def test_agreement_compares_files(run, tmp_path):
+    files = [write(tmp_path / f"{name}.parquet", graded()) for name in "ab"]
+    shown = run("evaluate", "agreement", *files, "--resamples", 20, "--json").json
+    assert (shown["alpha"], list(shown["pairs"])) == (1.0, ["a | b"])
+
+
+def graded():
+    """Three turns judged on one indicator."""
+    grades = [{"indicator": "C.Prog", "level": level, "evidence": None, "reasoning": None} for level in range(3)]
+    return [row(f"g{place}", grades=[grade], increment=[1.0, 0.0, 0.0]) for place, grade in enumerate(grades)]

@@ -1,0 +1,1 @@
+"""Trajectory files as what other tools read: JSON lines, chat data for supervised learning, prompts, preferences."""
