@@ -18,7 +18,7 @@ KEYS = ("group_id", "sample", "turn")
 
 
 def some_reply(request):
-    """A sentence of the demo world drawn by the request's seed; slots stay unfilled, which is a reply like any other."""
+    """A sentence of the demo world drawn by the request's seed; its slots stay unfilled, as good a reply as any."""
     return random.Random(request.seed).choice(REPLIES[random.Random(request.seed).choice(list(REPLIES))])
 
 

@@ -151,6 +151,9 @@ def test_a_run_twice_is_the_same_run(policy, tmp_path, unbroken):
 # kills --------------------------------------------------------------------------------------------------------------
 
 
+needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="a process is killed that was forked")
+
+
 def killed(configured: PipelineConfig, run: Path, *, at_sync: int) -> None:
     """Run in a child process that is killed as it is about to make its ``at_sync``-th thing durable."""
     child = os.fork()
@@ -166,6 +169,7 @@ def killed(configured: PipelineConfig, run: Path, *, at_sync: int) -> None:
     assert os.WTERMSIG(status) == signal.SIGKILL
 
 
+@needs_fork
 @pytest.mark.parametrize("share", [0.03, 0.2, 0.42, 0.61, 0.83, 0.995])
 def test_killed_anywhere_and_resumed_a_run_equals_the_unbroken_one(policy, tmp_path, unbroken, share):
     run, syncs = tmp_path / "run", unbroken[1]
@@ -174,6 +178,7 @@ def test_killed_anywhere_and_resumed_a_run_equals_the_unbroken_one(policy, tmp_p
     assert_equal_runs(run, contents(unbroken[0]))
 
 
+@needs_fork
 def test_killed_again_and_again_it_comes_to_the_same_end(policy, tmp_path, unbroken):
     run, draws = tmp_path / "run", random.Random(2)
     for _ in range(3):
