@@ -37,7 +37,7 @@ def spoken(*replies, group="g", sample=0, user="Hm.", end_reason="farewell", **c
 def exported(tmp_path, to, *dialogues, **options):
     """The examples of an export."""
     source = write(tmp_path / "t.parquet", [turn for rows in dialogues for turn in rows])
-    output = tmp_path / f"out.{to}"
+    output = tmp_path / ("out.parquet" if to == "verl" else f"out.{to}")
     summary = export(source, output, to, ExportConfig(**options), overwrite=True)
     if to == "verl":
         return pq.read_table(output).to_pylist(), summary
@@ -78,6 +78,12 @@ def test_verl_is_one_prompt_a_distinct_context_with_running_numbers(tmp_path):
     assert examples[2]["extra_info"] == {
         "split": "test", "index": 2, "group_id": "h", "scenario_id": "card", "turn": 0,
     }  # fmt: skip
+
+
+def test_verl_needs_a_file_it_knows_by_its_name(tmp_path):
+    source = write(tmp_path / "t.parquet", spoken("Hi."))
+    with pytest.raises(UsageError, match=r"ends in \.parquet"):
+        export(source, tmp_path / "out.jsonl", "verl")
 
 
 def test_turns_after_a_stop_stay_out_unless_asked_for(tmp_path):

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 
-from dialrl.errors import InputError
+from dialrl.errors import InputError, UsageError
 from dialrl.progress import SILENT, Progress
 from dialrl.summary import StageSummary
 from dialrl.trajectory.exporters.chat import ChatTurn, Row, chat_turns
@@ -53,6 +53,10 @@ def export(
     """
     config = config or ExportConfig()
     refuse_existing(output, overwrite=overwrite)
+    if to == "verl" and output.suffix != ".parquet":
+        raise UsageError(
+            f"verl tells formats by the file's name: expected an output that ends in .parquet, got '{output}'."
+        )
     source = TrajectoryFile.open(inputs, needs=() if to == "jsonl" else ("messages", "reply"))
     work = _Export(source, to, config)
     progress.start(f"export {to}", source.num_rows, "turns")
