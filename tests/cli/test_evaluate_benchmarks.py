@@ -83,3 +83,11 @@ def graded():
     """Three turns judged on one indicator."""
     grades = [{"indicator": "C.Prog", "level": level, "evidence": None, "reasoning": None} for level in range(3)]
     return [row(f"g{place}", grades=[grade], increment=[1.0, 0.0, 0.0]) for place, grade in enumerate(grades)]
+
+
+def test_compare_pairs_two_results_files(run, eqbench, tmp_path):
+    files = [tmp_path / f"{name}.parquet" for name in "ab"]
+    for file, boundary in zip(files, ("<5", "<=5"), strict=True):
+        assert run(*eqbench, "--boundary", boundary, "-o", file).code == 0
+    shown = run("compare", *files, "--resamples", 20, "--json").json
+    assert shown["differences"]["b - a, score"]["difference"] > 0

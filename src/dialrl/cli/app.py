@@ -36,6 +36,7 @@ COMMANDS: dict[str, Entry] = {
     "train": Entry("train", PIPELINE, "The loop over all stages, from a pipeline YAML."),
     "import": Entry("importing", DATA, "Bring dialogues in: empa, turns."),
     "export": Entry("exporting", DATA, "Take dialogues out: jsonl, trl, verl, sft, dpo."),
+    "compare": Entry("compare", LOOK, "Policies or advantage presets side by side, with intervals."),
     "inspect": Entry("inspecting", LOOK, "What is in a trajectory file."),
     "scenarios": Entry("scenarios", LOOK, "List and show the scenarios of an environment."),
     "demo-policy": Entry("demo_policy", LOOK, "Build the tiny base policy of the demo world."),

@@ -16,6 +16,7 @@ from dialrl.evaluate.agreement_files import JudgedFile, SideBySide, side_by_side
 from dialrl.evaluate.agreement_kappa import Kappa, Retest, ends, indicator_levels, known_or_none
 from dialrl.evaluate.agreement_measures import IncrementAgreement, compare_increments, gwet_ac2, ordinal_alpha
 from dialrl.evaluate.benchmark_config import AgreementConfig
+from dialrl.evaluate.naming import short_names
 from dialrl.evaluate.statistics import mean_or_none, scenario_bootstrap
 from dialrl.progress import SILENT, Progress
 from dialrl.ragged import Floats
@@ -32,10 +33,12 @@ def evaluate_agreement(
     without several samples, MissingExtraError without the extra ``stats``.
     """
     config = config or AgreementConfig()
+    if not inputs:
+        raise UsageError("Give the files to compare: the same dialogues graded by several judges, or twice.")
     rubric = load_rubric(config.rubric)
     progress.start("evaluate agreement", len(inputs), "files")
     files = []
-    for name, path in _names(inputs).items():
+    for name, path in short_names(inputs).items():
         files.append(JudgedFile.open(path, name))
         progress.advance()
     retest = Retest(files, rubric, config)
@@ -48,17 +51,6 @@ def evaluate_agreement(
         )
     figures = {"test_retest": retest.figures, "gate": _gate({"test_retest_kappa": retest.mean}, config)}
     return StageSummary("evaluate agreement", None, {"turns": len(files[0].rows)}, figures | _settings(config))
-
-
-def _names(inputs: Sequence[Path]) -> dict[str, Path]:
-    """Paths by a short name: the stem, or the path as given where stems repeat."""
-    if not inputs:
-        raise UsageError("Give the files to compare: the same dialogues graded by several judges, or twice.")
-    stems = [path.stem for path in inputs]
-    names = [path.stem if stems.count(path.stem) == 1 else str(path) for path in inputs]
-    if len(set(names)) < len(names):
-        raise UsageError(f"A file was given twice: {', '.join(map(str, inputs))}.")
-    return dict(zip(names, inputs, strict=True))
 
 
 class _Comparison:

@@ -35,8 +35,8 @@ class DialogueScores:
     scenarios: list[str] = field(default_factory=list)
     total_D: list[float] = field(default_factory=list)
     turns_D: list[int] = field(default_factory=list)
+    ending_D: list[str] = field(default_factory=list)
     tokens: int = 0
-    endings: Counter[str] = field(default_factory=Counter)
     counts: Counter[str] = field(default_factory=Counter)
     _by_turn: dict[int, list[float]] = field(default_factory=dict)
 
@@ -69,7 +69,7 @@ class DialogueScores:
         self.scenarios.append(rows["scenario_id"][0])
         self.total_D.append(float(distance[0] - distance[-1]))
         self.turns_D.append(counted)
-        self.endings[self._ending(rows, counted)] += 1
+        self.ending_D.append(self._ending(rows, counted))
         self.tokens += sum(len(ids or ()) for ids in rows.get("reply_ids", ())[:counted])
 
     def _ending(self, rows: Mapping[str, list[Any]], counted: int) -> str:
@@ -80,6 +80,11 @@ class DialogueScores:
             return str(reason or "unknown")
         known = {name: rows[name][:counted] for name in ("position", "increment")}
         return stop_turn(known["position"], rows["deficit"][0], known["increment"], self.rules).reason or "stop_rule"
+
+    @property
+    def endings(self) -> Counter[str]:
+        """How often each ending came."""
+        return Counter(self.ending_D)
 
     def figures(self, config: DialogueConfig) -> dict[str, Any]:
         """``score`` (mean J) with its interval, success rate (Wilson), turns, endings, reward by turn."""

@@ -84,13 +84,17 @@ def wilson_interval(successes: int, trials: int, level: float = 0.95) -> Interva
     return Interval(max(0.0, float(centre - half)), min(1.0, float(centre + half)))
 
 
-def smallest_detectable_difference(standard_error: float, *, level: float = 0.95, power: float = 0.8) -> float:
+def smallest_detectable_difference(
+    standard_error: float, *, level: float = 0.95, power: float = 0.8, paired: bool = False
+) -> float:
     """The difference between two policies that an evaluation of this size shows with probability ``power``.
 
-    Both are taken to be evaluated apart, each with this standard error: (z_level + z_power) * sqrt(2) * SE. Dialogues
-    on the same scenarios compared pairwise can show less. Example: SE 1 at 0.95, 0.8 -> (1.960 + 0.842) * 1.414 = 3.96.
+    Both are taken to be evaluated apart, each with this standard error: (z_level + z_power) * sqrt(2) * SE. ``paired``:
+    the error is that of the difference itself, on the same scenarios, so there is no sqrt(2).
+    Example: SE 1 at 0.95, 0.8 -> (1.960 + 0.842) * 1.414 = 3.96; paired 2.80.
     """
-    return float((_quantile(level) + NormalDist().inv_cdf(power)) * np.sqrt(2.0) * standard_error)
+    both = 1.0 if paired else np.sqrt(2.0)
+    return float((_quantile(level) + NormalDist().inv_cdf(power)) * both * standard_error)
 
 
 def standard_error(value_B: ArrayLike) -> float:
