@@ -6,7 +6,7 @@ on the field, once: the command line is generated from it (``dialrl.cli.command`
 """
 
 import difflib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
@@ -65,13 +65,15 @@ def resolve_config(
     file: Path | None = None,
     assignments: Sequence[str] = (),
     flags: Mapping[str, Any] | None = None,
+    read_section: Callable[[Path], Mapping[str, Any]] | None = None,
 ) -> ConfigT:
     """The configuration of a stage: defaults < section of ``file`` < ``assignments`` (``key=value``) < ``flags``.
 
     A key in ``assignments`` may be dotted to reach into a nested section. Values are read as YAML. Raises UsageError
     naming the key and its nearest known name, or the value with what was expected.
     """
-    values: dict[str, Any] = dict(read_yaml_section(file, section)) if file is not None else {}
+    read = read_section or (lambda place: read_yaml_section(place, section))
+    values: dict[str, Any] = {} if file is None else dict(read(file))
     for assignment in assignments:
         assign(values, assignment)
     values.update({key: value for key, value in (flags or {}).items() if value is not None})

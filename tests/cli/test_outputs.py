@@ -69,7 +69,7 @@ def test_an_output_that_cannot_be_written_is_one_sentence(run, judge, tmp_path):
 def test_a_command_that_needs_an_output_says_so(run, judge):
     ended = run("returns", judge)
     assert ended.code == 2
-    assert "Missing option '-o'" in ended.err
+    assert "Missing: -o / --output" in ended.err
     assert "-o FILE" in run("inspect", judge, "--materialize").err
 
 
@@ -220,3 +220,11 @@ def test_turns_as_json_lines_come_in_and_go_through_the_stages(run, tmp_path):
     assert run("import", "turns", tmp_path / "log.jsonl", "-o", imported, "--json").json["counts"]["turns"] == 4
     assert run("returns", imported, "-o", tmp_path / "r.parquet", "--reward", "given", "--gamma", "0.5").code == 0
     assert column(tmp_path / "r.parquet", "return") == [1.5, 1.0, 1.5, 1.0]
+
+
+def test_a_dry_run_needs_no_files_and_an_evaluation_takes_over_how_the_pipeline_trains(run, tmp_path):
+    file = tmp_path / "p.yaml"
+    file.write_text("rollout: {max_reply_tokens: 7}\nevaluate: {samples: 3}\n")
+    assert run("rollout", "--config", file, "--dry-run", "--json").json["max_reply_tokens"] == 7
+    evaluation = run("evaluate", "dialogue", "--config", file, "--dry-run", "--json").json
+    assert (evaluation["max_reply_tokens"], evaluation["samples"]) == (7, 3)

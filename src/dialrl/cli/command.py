@@ -5,6 +5,7 @@ Common to all: ``--config``, ``--set``, ``--dry-run``, ``--json``, ``--debug``; 
 how a summary looks (``summary_view``), how progress is drawn (``progress_view``), what a stage does.
 """
 
+import copy
 import inspect
 import json
 import types
@@ -18,6 +19,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from dialrl.config import StageConfig, resolve_config
+from dialrl.errors import UsageError
 from dialrl.progress import Progress
 from dialrl.summary import StageSummary
 
@@ -83,10 +85,12 @@ def add_command(
     extras: Sequence[inspect.Parameter] = (),
     view: View | None = None,
     panel: str | None = None,
+    read_section: Callable[[Path], Mapping[str, Any]] | None = None,
 ) -> None:
     """Register ``run`` as the command ``name``.
 
-    ``inputs`` is the help of the positional paths (None: there are none); ``section`` the section of a pipeline YAML.
+    ``inputs`` is the help of the positional paths (None: there are none); ``section`` the section of a pipeline YAML,
+    which ``read_section`` may read in its own way.
     """
     parameters = [
         *_input_parameters(inputs, optional=inputs_optional),
@@ -96,12 +100,16 @@ def add_command(
         *_common_parameters(configurable=config is not None),
     ]
     extra_names = [parameter.name for parameter in extras]
+    needed = [parameter.name for parameter in parameters if parameter.default is inspect.Parameter.empty]
+    if config is not None:  # --dry-run prints the configuration of a command that names no files
+        parameters = [_optional(parameter) if parameter.name in needed else parameter for parameter in parameters]
 
     def handler(**values: Any) -> None:
-        resolved = None if config is None else _resolve(config, section or name, values)
+        resolved = None if config is None else _resolve(config, section or name, values, read_section)
         if config is not None and values["dry_run"]:
             typer.echo(resolved_text(resolved, as_json=values["as_json"]))
             return
+        _require(needed, values)
         with _progress(quiet=values["quiet"]) as progress:
             call = Call(
                 config=resolved,
@@ -125,9 +133,32 @@ def add_command(
     app.command(name, help=help, rich_help_panel=panel)(handler)
 
 
-def _resolve(config: type[StageConfig], section: str, values: Mapping[str, Any]) -> StageConfig:
+def _optional(parameter: inspect.Parameter) -> inspect.Parameter:
+    """The parameter with default None; its help says that it is required, ``_require`` sees to it."""
+    kind, information = typing.get_args(parameter.annotation)
+    information = copy.copy(information)
+    information.help = f"{information.help} \\[required]"
+    return parameter.replace(default=None, annotation=Annotated[kind | None, information])
+
+
+def _require(names: Sequence[str], values: Mapping[str, Any]) -> None:
+    spelled = {"inputs": "INPUT...", "output": "-o / --output"}
+    absent = [spelled.get(name, "--" + name.replace("_", "-")) for name in names if not values[name]]
+    if absent:
+        raise UsageError(f"Missing: {', '.join(absent)}. See --help.")
+
+
+def _resolve(
+    config: type[StageConfig],
+    section: str,
+    values: Mapping[str, Any],
+    read_section: Callable[[Path], Mapping[str, Any]] | None,
+) -> StageConfig:
     flags = {name: values[f"config_{name}"] for name in config.model_fields if values.get(f"config_{name}") is not None}
-    return resolve_config(config, section=section, file=values["config"], assignments=values["set"] or (), flags=flags)
+    file, assignments = values["config"], values["set"] or ()
+    return resolve_config(
+        config, section=section, file=file, assignments=assignments, flags=flags, read_section=read_section
+    )
 
 
 def _emit(summary: StageSummary, *, as_json: bool, view: View | None) -> None:

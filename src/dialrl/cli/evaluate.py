@@ -36,6 +36,7 @@ def register(app: typer.Typer, name: str, entry: Entry) -> None:
         output="optional",
         resumable=True,
         extras=(option("policy", str | None, "Evaluate this policy; its dialogues go to the folder -o, if given."),),
+        read_section=_evaluation_section,
     )
     register_benchmarks(group)
     app.add_typer(group, name=name, rich_help_panel=entry.panel)
@@ -70,3 +71,11 @@ def _evaluate_policy(call: Call, policy: str, folder: Path) -> StageSummary:
     return evaluate_policy(
         opened, folder, call.config, overwrite=call.overwrite, resume=call.resume, progress=call.progress
     )
+
+
+def _evaluation_section(file: Path) -> dict[str, object]:
+    """An evaluation runs as the pipeline trains, unless its section says otherwise."""
+    from dialrl.config import read_yaml
+    from dialrl.train.config import evaluation_values
+
+    return evaluation_values(read_yaml(file))

@@ -49,14 +49,9 @@ class PipelineConfig(StageConfig):
     @model_validator(mode="before")
     @classmethod
     def _evaluate_as_trained(cls, values: Any) -> Any:
-        if not isinstance(values, dict):
+        if not isinstance(values, dict) or not isinstance(values.get("evaluate") or {}, Mapping):
             return values
-        filled = dict(values)
-        inherited = {**_taken(values, "rollout", _FROM_ROLLOUT), **_taken(values, "judge", _FROM_JUDGE)}
-        own = values.get("evaluate") or {}
-        if isinstance(own, Mapping):
-            filled["evaluate"] = {**inherited, **own}
-        return filled
+        return {**values, "evaluate": evaluation_values(values)}
 
     def identity(self) -> dict[str, Any]:
         """Everything the run's result depends on; the length of a run with a constant learning rate may grow."""
@@ -67,6 +62,12 @@ class PipelineConfig(StageConfig):
         if self.update.schedule == "constant" and not self.update.warmup_steps:
             del values["train.iterations"]
         return values
+
+
+def evaluation_values(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The section ``evaluate`` of a pipeline, with what it takes over from ``rollout`` and ``judge``."""
+    inherited = {**_taken(values, "rollout", _FROM_ROLLOUT), **_taken(values, "judge", _FROM_JUDGE)}
+    return {**inherited, **(values.get("evaluate") or {})}
 
 
 def _taken(values: Mapping[str, Any], section: str, names: tuple[str, ...]) -> dict[str, Any]:
