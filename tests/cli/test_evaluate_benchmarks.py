@@ -90,4 +90,4 @@ def test_compare_pairs_two_results_files(run, eqbench, tmp_path):
     for file, boundary in zip(files, ("<5", "<=5"), strict=True):
         assert run(*eqbench, "--boundary", boundary, "-o", file).code == 0
     shown = run("compare", *files, "--resamples", 20, "--json").json
-    assert shown["differences"]["b - a, score"]["difference"] > 0
+    assert shown["differences"]["score"]["b - a"]["difference"] > 0

@@ -6,7 +6,6 @@ Not here: the statistics (``compare_scores``, ``significance``), presets side by
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 
@@ -42,7 +41,7 @@ def compare(
     sources = {name: TrajectoryFile.open(path) for name, path in names.items()}
     if _wants_advantages(sources, config):
         figures, counts = compare_advantages(sources, config)
-        return StageSummary("compare advantages", None, counts, figures | _settings(config))
+        return StageSummary("compare advantages", None, counts, figures)
     progress.start("compare", sum(source.num_rows for source in sources.values()), "turns")
     return _scored("dialogues", [_dialogues(name, one, config, progress) for name, one in sources.items()], config)
 
@@ -112,8 +111,6 @@ def _scored(units: str, contenders: Sequence[Contender], config: CompareConfig) 
         )
     if counts["scenarios_left_out"]:
         warnings.append(f"{counts['scenarios_left_out']} scenarios are not in every file; a pair uses those it shares.")
-    return StageSummary(f"compare {units}", None, counts, figures | _settings(config), tuple(warnings))
-
-
-def _settings(config: CompareConfig) -> dict[str, Any]:
-    return {"settings": config.semantic_values()}
+    names = ("pairs", *(("until",) if units == "dialogues" else ()), "confidence", "power", "resamples", "seed")
+    settings = {name: getattr(config, name) for name in names}
+    return StageSummary(f"compare {units}", None, counts, {**figures, "settings": settings}, tuple(warnings))

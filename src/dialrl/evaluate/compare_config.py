@@ -7,7 +7,7 @@ from dialrl.state.rules import StopRules
 
 
 class CompareConfig(StageConfig):
-    """What is compared, and how surely (docs/benchmarks/compare.md)."""
+    """What is compared, and how surely (docs/stages/compare.md)."""
 
     what: Literal["auto", "scores", "advantages"] = semantic(
         "auto", help="auto: advantages of files made from the same returns, else scores on the same scenarios."

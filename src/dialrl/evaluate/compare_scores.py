@@ -49,16 +49,16 @@ def compare_scores(contenders: Sequence[Contender], config: CompareConfig) -> tu
     pairs = _pairs(contenders, config)
     figures = list(contenders[0].values)
     found = {
-        f"{second.name} - {first.name}, {figure}": _difference(first, second, figure, config)
-        for first, second in pairs
+        figure: {f"{second.name} - {first.name}": _difference(first, second, figure, config) for first, second in pairs}
         for figure in figures
     }
-    for entry, corrected in zip(found.values(), holm([entry["p"] for entry in found.values()]), strict=True):
+    every = [entry for by_pair in found.values() for entry in by_pair.values()]
+    for entry, corrected in zip(every, holm([entry["p"] for entry in every]), strict=True):
         entry["p_holm"] = corrected
     scenarios = [set(contender.values[figures[0]]) for contender in contenders]
     counts = {
         "contenders": len(contenders),
-        "comparisons": len(found),
+        "comparisons": len(every),
         "scenarios_of_all": len(set.intersection(*scenarios)),
         "scenarios_left_out": len(set.union(*scenarios)) - len(set.intersection(*scenarios)),
     }
@@ -96,9 +96,8 @@ def _difference(first: Contender, second: Contender, figure: str, config: Compar
         "low": interval.low,
         "high": interval.high,
         "effect_size": paired_effect_size(difference_S),
-        "better": int((difference_S > 0).sum()),
-        "worse": int((difference_S < 0).sum()),
         "scenarios": len(shared),
+        "better_share": float((difference_S > 0).mean()),
         "smallest_detectable": smallest_detectable_difference(
             standard_error(drawn), level=config.confidence, power=config.power, paired=True
         ),
@@ -108,4 +107,9 @@ def _difference(first: Contender, second: Contender, figure: str, config: Compar
 
 def too_small_to_tell(figures: Mapping[str, Any], config: CompareConfig) -> list[str]:
     """Names of the differences that this many scenarios cannot tell from none."""
-    return [name for name, entry in figures["differences"].items() if entry["p_holm"] > 1.0 - config.confidence]
+    return [
+        f"{figure}, {pair}"
+        for figure, by_pair in figures["differences"].items()
+        for pair, entry in by_pair.items()
+        if entry["p_holm"] > 1.0 - config.confidence
+    ]
