@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 from dialrl.engine.base import EngineCapabilities, Generation, GenerationRequest, SamplingSettings
 from dialrl.environment.base import DialogueState, EnvironmentStep, PolicyReply
+from dialrl.environment.simulator import read_line
 from dialrl.errors import InputError
 from dialrl.judge.base import Grade, TurnVerdict
 from dialrl.scenario.card import Scenario
@@ -244,8 +245,9 @@ def scripted_policy(
 class ScriptedEnvironment:
     """A user whose lines are written down; after the last one the dialogue ends in a farewell with ``outcome``.
 
-    ``lines[0]`` opens the dialogue and ``lines[k + 1]`` answers the reply of turn k. A malformed step ends the dialogue
-    for a reason that does not exist. All arguments may be plain values of a configuration file.
+    ``lines[0]`` opens the dialogue and ``lines[k + 1]`` answers the reply of turn k. A line may hold the end marker of
+    ``dialrl.environment.simulator``: what stands before it is said, and the dialogue ends. A malformed step ends the
+    dialogue for a reason that does not exist. All arguments may be plain values of a configuration file.
     """
 
     name = "scripted"
@@ -311,7 +313,12 @@ class ScriptedSession:
         lines = self.environment.lines
         if turn + 1 >= len(lines):
             return EnvironmentStep((), "farewell", self.environment.outcome)
-        return EnvironmentStep((Message("user", lines[turn + 1]),))
+        said = [Message("user", line) for line in lines[: turn + 1]]
+        line = read_line(lines[turn + 1], said)
+        message = Message("user", line.text)
+        if line.ended:
+            return EnvironmentStep((message,), "farewell", self.environment.outcome, line.flags)
+        return EnvironmentStep((message,), flags=line.flags)
 
 
 class ScriptedJudge:
