@@ -197,6 +197,13 @@ def test_malformed_csv_answers_are_refused(tmp_path, name, row, message):
         evaluate_emobench([csv_file(tmp_path, name, EA_HEADER, row)], (), EmoBenchConfig(**QUICK))
 
 
+def test_a_csv_that_is_not_utf8_is_refused_with_its_line(tmp_path):
+    file = tmp_path / "m-en.csv"
+    file.write_bytes(b"Choices,Label\n\xff,0\n")
+    with pytest.raises(InputError, match="line 2 is not UTF-8"):
+        evaluate_emobench([file], (), EmoBenchConfig(**QUICK))
+
+
 # refusals -----------------------------------------------------------------------------------------------------------
 
 

@@ -95,7 +95,7 @@ def test_rlver_starts_lower_moves_freely_and_rewards_nothing_below_zero(tmp_path
 def test_profiles_show_which_conversations_are_absent(tmp_path):
     summary = evaluated(tmp_path, conversation("a", 40, 50), profiles=["a", "b"])
     assert summary.counts["profiles_without_conversation"] == 1
-    with pytest.raises(InputError, match="'a' is none of the 1 profiles given"):
+    with pytest.raises(InputError, match="line 1, field 'id': 'a' is none of the 1 profiles given"):
         evaluated(tmp_path, conversation("a", 40, 50), profiles=["b"])
 
 

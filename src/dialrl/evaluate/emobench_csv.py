@@ -93,10 +93,12 @@ class _Row:
 def _rows(path: Path) -> list[_Row]:
     if not path.is_file():
         raise MissingInputError(f"'{path}' does not exist; expected a CSV file of EmoBench answers.")
+    content = path.read_bytes()
     try:
-        text = path.read_bytes().decode("utf-8-sig")
+        text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise InputError(f"'{path}' is not UTF-8 (byte {error.start}). Write the file as UTF-8.") from None
+        line = 1 + content.count(b"\n", 0, error.start)
+        raise InputError(f"'{path}', line {line} is not UTF-8. Write the file as UTF-8.") from None
     reader = csv.DictReader(io.StringIO(text, newline=""), strict=True)
     columns = list(reader.fieldnames or ())
     task = "EU" if "Emo Label" in columns else "EA"

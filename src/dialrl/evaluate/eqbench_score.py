@@ -37,7 +37,7 @@ def difference(distance: float, *, five_is_curved: bool = False) -> float:
 def item_score(answer: Answer, reference: Answer, *, five_is_curved: bool = False) -> float:
     """Score of an answer that names the reference's emotions, at most 10, may be below 0.
 
-    Example: references 0, 6, 0, 7 answered 0, 5, 4, 0 -> 10 - 0.7477 (0 + 0.1728 + 3.25 + 7) = 2.2108.
+    Example: references 0, 6, 0, 7 answered 0, 5, 4, 0 -> 10 - 0.7477 (0 + 0.1729 + 3.25 + 7) = 2.2068.
     """
     costs = (difference(abs(answer[name] - value), five_is_curved=five_is_curved) for name, value in reference.items())
     return 10.0 - ADJUSTMENT * sum(costs)

@@ -65,9 +65,11 @@ def evaluate_sage(
 def _check_profiles(answers: Path, conversations: Sequence[Conversation], profiles: Sequence[str]) -> int:
     """Number of profiles without a conversation; a conversation about none of them is refused."""
     known = set(profiles)
-    stranger = next((one.key for one in conversations if one.key not in known), None)
-    if stranger is not None:
-        raise InputError(f"'{answers}', field 'id': '{stranger}' is none of the {len(known)} profiles given.")
+    for one in conversations:
+        if one.key not in known:
+            raise InputError(
+                f"'{answers}', line {one.line}, field 'id': '{one.key}' is none of the {len(known)} profiles given."
+            )
     return len(known) - len(conversations)
 
 

@@ -43,6 +43,7 @@ class Conversation:
     """One conversation; ``emotion_K`` after each user line; ``faults`` say where it breaks the rules."""
 
     key: str
+    line: int
     final: float
     emotion_K: tuple[float, ...]
     replies: int
@@ -91,6 +92,7 @@ def _conversation(stored: Stored, rules: EmotionRules) -> Conversation:
     final = stored.number("emo_point")
     return Conversation(
         key=stored.name("id"),
+        line=stored.first_line,
         final=final,
         emotion_K=emotions,
         replies=len(stored.sequence("history")) - len(lines),
