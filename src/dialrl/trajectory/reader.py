@@ -108,7 +108,10 @@ class TrajectoryFile:
         for shard in shards[1:]:
             if shard.names != first.names:
                 extra = sorted(set(shard.names) ^ set(first.names)) or shard.names
-                raise InputError(f"'{shard.path}' and '{first.path}' have different columns: {', '.join(extra)}.")
+                raise InputError(
+                    f"'{shard.path}' and '{first.path}' have different columns: {', '.join(extra)}. Shards of one"
+                    " trajectory have the same; the stages' files of an iteration are given one by one."
+                )
         opened = cls(shards)
         opened._check(stage, needs)
         return opened
