@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Mapping, Sequence
+from datetime import timedelta
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -19,6 +20,7 @@ class IterationTable:
     def __init__(self, iterations: int, *, quiet: bool) -> None:
         self._iterations, self._quiet = iterations, quiet
         self._rows: list[list[str]] = []
+        self._seconds: list[float] = []
         self._live: Any = None
         self.progress: Progress = SILENT
 
@@ -40,6 +42,7 @@ class IterationTable:
     def add(self, record: Mapping[str, Any]) -> None:
         """A finished iteration's metrics."""
         self._rows.append(_cells(record, self._iterations))
+        self._seconds.append(sum(record["seconds"].values()))
         if self._live is not None:
             self._live.update(self._table())
         elif not self._quiet:
@@ -47,10 +50,17 @@ class IterationTable:
             sys.stderr.write("  ".join(f"{name} {cell}" for name, cell in named if cell) + "\n")
             sys.stderr.flush()
 
+    def _title(self) -> str:
+        """How far, how fast, how long still: by the median of the latest iterations."""
+        done, recent = len(self._rows), sorted(self._seconds[-_SHOWN_ROWS:])
+        pace = recent[len(recent) // 2]
+        left = timedelta(seconds=round(pace * (self._iterations - done)))
+        return f"iteration {done} of {self._iterations}, {pace:.1f} s each, {left} left"
+
     def _table(self) -> Any:
         from rich.table import Table
 
-        table = Table(box=None, padding=(0, 2, 0, 0), title=f"iteration {len(self._rows)} of {self._iterations}")
+        table = Table(box=None, padding=(0, 2, 0, 0), title=self._title())
         for name in _COLUMNS:
             table.add_column(name, justify="right")
         for row in self._rows[-_SHOWN_ROWS:]:
@@ -70,7 +80,7 @@ def _cells(record: Mapping[str, Any], iterations: int) -> list[str]:
 
 
 def show_run(summary: StageSummary) -> None:
-    """The last page of a run: curve with reference lines, a dialogue before and after, where the files lie."""
+    """The last page of a run: a dialogue before and after, the curve with its reference lines, where the files lie."""
     from rich.console import Console
     from rich.text import Text
 
@@ -84,10 +94,10 @@ def show_run(summary: StageSummary) -> None:
         evaluations = [read_json(folder.evaluation) for folder in folders]
         points = [(entry["iteration"] + 1, entry[measure]) for entry in evaluations]
         lines = {name: value["share"] for name, value in dict(summary.figures["reference"]).items()}
-        console.print(Text(f"{measure} on held-out scenarios, by iteration", style="bold"))
+        _show_before_and_after(console, folders[0].path, folders[-1].path)
+        console.print(Text(f"\n{measure} on held-out scenarios, by iteration", style="bold"))
         console.print(Text(curve(points, lines if measure == "share" else {})))
         _show_interval(console, summary)
-        _show_before_and_after(console, folders[0].path, folders[-1].path)
     _show_places(console, run)
 
 
