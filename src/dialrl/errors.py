@@ -56,8 +56,12 @@ class FailureThresholdError(RunError):
     """More dialogues or judgements failed than the run allows."""
 
 
-class EngineError(RunError):
-    """The engine that draws replies broke: no fault of a dialogue, so the rollout ends (and can be resumed)."""
+class HaltError(RunError):
+    """No fault of a dialogue or judgement: the stage ends, what is finished is kept, and --resume goes on."""
+
+
+class EngineError(HaltError):
+    """The engine that draws replies broke, so the rollout ends."""
 
 
 class NumericalError(RunError, ArithmeticError):
