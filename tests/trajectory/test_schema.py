@@ -93,6 +93,7 @@ def test_columns_stand_in_the_order_of_the_stages():
     [
         (["reply"], "rollout"),
         (["reply", "judge_status"], "judge"),
+        (["reply", "belief_after"], "judge"),
         (["judge_status", "return"], "returns"),
         (["return", "advantage"], "advantage"),
     ],

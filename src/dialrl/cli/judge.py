@@ -3,7 +3,7 @@
 import typer
 
 from dialrl.cli.app import Entry
-from dialrl.cli.command import SLIM, Call, add_command
+from dialrl.cli.command import SLIM, Call, add_command, option
 from dialrl.judge.config import JudgeConfig
 from dialrl.summary import StageSummary
 
@@ -18,18 +18,24 @@ def register(app: typer.Typer, name: str, entry: Entry) -> None:
         inputs="Trajectory file of a rollout, or a folder of shards.",
         output="required",
         resumable=True,
-        extras=(SLIM,),
+        extras=(
+            SLIM,
+            option(
+                "policy", str | None, "Judge information-gain: whose belief is scored, a policy's directory or name."
+            ),
+        ),
         panel=entry.panel,
     )
 
 
 def run(call: Call) -> StageSummary:
-    from dialrl.judge.stage import judge_dialogues
+    from dialrl.judge.files import judge_files
 
-    return judge_dialogues(
+    return judge_files(
         call.inputs,
         call.target,
         call.config,
+        policy=call.extras["policy"],
         overwrite=call.overwrite,
         resume=call.resume,
         slim=call.extras["slim"],

@@ -1,0 +1,44 @@
+"""The stage ``judge`` for whichever judge is asked for: one that grades turns, or the policy's own belief.
+
+What ``dialrl judge`` and ``dialrl train`` call. Not here: either of them.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from dialrl.errors import UsageError
+from dialrl.judge.config import JudgeConfig
+from dialrl.progress import SILENT, Progress
+from dialrl.summary import StageSummary
+
+INFORMATION_GAIN = "information-gain"
+
+
+def judge_files(
+    inputs: Path | Sequence[Path],
+    output: Path,
+    config: JudgeConfig,
+    *,
+    policy: str | Path | None = None,
+    overwrite: bool = False,
+    resume: bool = False,
+    slim: bool = False,
+    progress: Progress = SILENT,
+) -> StageSummary:
+    """Judge ``inputs`` into ``output``; ``policy`` is whose belief the judge information-gain asks for.
+
+    Raises UsageError when that judge is given no policy, and whatever a judge raises.
+    """
+    if config.judge != INFORMATION_GAIN:
+        from dialrl.judge.stage import judge_dialogues
+
+        return judge_dialogues(inputs, output, config, overwrite=overwrite, resume=resume, slim=slim, progress=progress)
+    if policy is None:
+        raise UsageError(
+            "The judge information-gain scores a policy's belief: name the policy with --policy DIRECTORY."
+        )
+    from dialrl.judge.information_gain import judge_beliefs
+
+    return judge_beliefs(
+        inputs, output, config, policy=policy, overwrite=overwrite, resume=resume, slim=slim, progress=progress
+    )
