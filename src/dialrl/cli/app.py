@@ -36,6 +36,7 @@ COMMANDS: dict[str, Entry] = {
     "train": Entry("train", PIPELINE, "The loop over all stages, from a pipeline YAML."),
     "import": Entry("importing", DATA, "Bring dialogues in: empa, turns."),
     "export": Entry("exporting", DATA, "Take dialogues out: jsonl, trl, verl, sft, dpo."),
+    "report": Entry("report", LOOK, "One page, without a network, that shows runs and files: charts, every dialogue."),
     "compare": Entry("compare", LOOK, "Policies or advantage presets side by side, with intervals."),
     "inspect": Entry("inspecting", LOOK, "What is in a trajectory file."),
     "scenarios": Entry("scenarios", LOOK, "List and show the scenarios of an environment."),
