@@ -7,6 +7,12 @@ import pytest
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 
+@pytest.fixture(autouse=True)
+def _own_cache(tmp_path_factory, monkeypatch):
+    """No test finds another's answers, or the user's."""
+    monkeypatch.setenv("DIALRL_CACHE", str(tmp_path_factory.getbasetemp() / "cache-of-no-use"))
+
+
 @pytest.fixture(scope="session")
 def policy(tmp_path_factory):
     """Directory of a random tiny policy of the demo world."""

@@ -67,7 +67,13 @@ def _evaluate_policy(call: Call, policy: str, folder: Path) -> StageSummary:
     from dialrl.evaluate.dialogue import evaluate_policy
     from dialrl.rollout.policy import open_policy
 
-    opened = open_policy(policy, engine=call.config.engine, device=call.config.device)
+    opened = open_policy(
+        policy,
+        engine=call.config.engine,
+        device=call.config.device,
+        engine_options=call.config.engine_options,
+        endpoints=call.config.endpoints,
+    )
     return evaluate_policy(
         opened, folder, call.config, overwrite=call.overwrite, resume=call.resume, progress=call.progress
     )

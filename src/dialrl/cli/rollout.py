@@ -32,7 +32,13 @@ def run(call: Call) -> StageSummary:
     if not call.resume:
         refuse_existing(call.target, overwrite=call.overwrite)
     open_environment(call.config.environment, call.config.environment_options)
-    policy = open_policy(call.extras["policy"], engine=call.config.engine, device=call.config.device)
+    policy = open_policy(
+        call.extras["policy"],
+        engine=call.config.engine,
+        device=call.config.device,
+        engine_options=call.config.engine_options,
+        endpoints=call.config.endpoints,
+    )
     return roll_out(
         policy, call.target, call.config, overwrite=call.overwrite, resume=call.resume, progress=call.progress
     )

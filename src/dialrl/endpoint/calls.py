@@ -12,11 +12,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol, Self, runtime_checkable
 
-from dialrl.endpoint.cache import CallCache
+from dialrl.endpoint.cache import CallCache, default_cache_folder
 from dialrl.endpoint.failure import ModelCallError
 from dialrl.endpoint.journal import Journal, call_key
 from dialrl.endpoint.ledger import Ledger, estimated_usage, usage_of
-from dialrl.endpoint.settings import Budget, EndpointSettings, endpoint_for
+from dialrl.endpoint.settings import Budget, CallsConfig, EndpointSettings, endpoint_for
 from dialrl.endpoint.transport import Transport
 from dialrl.errors import HaltError, RunError, UsageError
 
@@ -144,6 +144,12 @@ def _answer_of(entry: Mapping[str, Any]) -> Answer:
         return answer
     reason = str(entry.get("failed"))
     raise ModelCallError(reason, str(entry.get("detail", "")).removeprefix(f"{reason}: "))
+
+
+def calls_of(config: CallsConfig, journal_path: Path | None) -> ModelCalls:
+    """The calls of a stage with that configuration."""
+    cache = CallCache(config.cache_folder or default_cache_folder()) if config.cache else None
+    return ModelCalls(config.endpoints, journal_path, config.budget, cache)
 
 
 @runtime_checkable

@@ -6,6 +6,7 @@ Keys are never settings: ``api_key_env`` names the environment variable that hol
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from pydantic import field_validator
@@ -98,6 +99,9 @@ class CallsConfig(StageConfig):
     )
     budget_usd: float | None = operational(None, help="Stop, resumably, before the calls cost more than this.", ge=0)
     budget_tokens: int | None = operational(None, help="Stop, resumably, before the calls use more tokens.", ge=0)
+
+    cache: bool = operational(True, help="Take a judge's answers from the cache shared between runs, and keep them.")
+    cache_folder: Path | None = operational(None, help="The cache; none: DIALRL_CACHE, else the user's cache folder.")
 
     @property
     def budget(self) -> Budget:

@@ -1,30 +1,33 @@
 """Engines: who produces tokens. ``open_engine`` opens one by name; the protocol is in ``dialrl.engine.base``.
 
-Built in: ``hf``. Installed packages add their own through the entry points ``dialrl.engines``: a callable that takes a
-policy and ``EngineOptions``. Nothing heavy is imported before an engine is opened.
+Built in: ``hf``, and ``openai`` for a policy behind an endpoint. Installed packages add their own through the entry
+points ``dialrl.engines``: a callable that takes a policy and ``EngineOptions``. Nothing heavy is imported before an
+engine is opened.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from dialrl import plugins
 from dialrl.config import nearest
+from dialrl.endpoint.settings import EndpointSettings, endpoint_for
 from dialrl.engine.base import Engine
 from dialrl.errors import UsageError, missing_extra
 
-BUILT_IN = ("hf",)
+BUILT_IN = ("hf", "openai")
 
 
 @dataclass(frozen=True)
 class EngineOptions:
-    """How an engine is opened; ``more`` holds options that only one engine knows."""
+    """How an engine is opened; ``more`` holds options that only one engine knows (``engine_options``)."""
 
     device: str = "cpu"
     precision: str = "float32"
     trust_remote_code: bool = False
-    more: dict[str, Any] = field(default_factory=dict)
+    more: Mapping[str, Any] = field(default_factory=dict)
+    endpoints: Mapping[str, EndpointSettings] = field(default_factory=dict)
 
 
 EngineFactory = Callable[[str | Path, EngineOptions], Engine]
@@ -39,6 +42,8 @@ def engine_factory(name: str) -> EngineFactory:
     """The callable that opens the engine ``name``."""
     if name == "hf":
         return _open_hf
+    if name == "openai":
+        return _open_openai
     others = plugins.load("engines", built_in=BUILT_IN)
     if name not in others:
         known = [*BUILT_IN, *others]
@@ -60,3 +65,12 @@ def _open_hf(policy: str | Path, options: EngineOptions) -> Engine:
         trust_remote_code=options.trust_remote_code,
     )
     return HfEngine.open(policy, settings)
+
+
+def _open_openai(policy: str | Path, options: EngineOptions) -> Engine:
+    from dialrl.engine.openai import OpenAIEngine, engine_settings, gives_token_ids, served_digest
+
+    settings, mode = engine_settings(options.more, policy)
+    if mode == "auto":
+        mode = "ids" if gives_token_ids(settings, endpoint_for(options.endpoints, "policy")) else "chat"
+    return OpenAIEngine(settings, "ids" if mode == "ids" else "chat", served_digest(policy, settings.model))

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Literal, Protocol
 
 from dialrl.errors import RunError
+from dialrl.scenario.message import Message
 
 FinishReason = Literal["stop", "length", "error"]
 
@@ -36,17 +37,21 @@ class GenerationRequest:
     """One reply to draw: the whole context of the current segment, a seed, and the dialogue it belongs to.
 
     ``dialogue`` lets an engine reuse the prefix it computed for the same dialogue's last turn; it changes no result.
+    An engine without token ids gets ``messages`` instead of ``prompt_ids``.
     """
 
     prompt_ids: Sequence[int]
     seed: int
     dialogue: str = ""
     max_reply_tokens: int | None = None
+    messages: Sequence[Message] = ()
 
 
 @dataclass(frozen=True)
 class Generation:
     """A drawn reply: ``reply_ids`` include the end-of-turn token if it was sampled.
+
+    An engine without token ids gives ``text`` and no ids; ``completion_tokens`` is then its length as reported.
 
     ``logprobs`` are under the distribution drawn from (after temperature), one per id, or None from an engine that
     cannot tell. ``finish_reason``: "stop" (a stop token was sampled), "length" (cut), "error".
@@ -57,6 +62,9 @@ class Generation:
     finish_reason: FinishReason
     prompt_tokens: int = 0
     cached_tokens: int = 0
+    text: str | None = None
+    completion_tokens: int = 0
+    error: str | None = None
 
     def __post_init__(self) -> None:
         if self.logprobs is not None and len(self.logprobs) != len(self.reply_ids):

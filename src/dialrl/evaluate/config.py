@@ -3,6 +3,7 @@
 from typing import Any, Literal
 
 from dialrl.config import StageConfig, operational, semantic
+from dialrl.endpoint.settings import CallsConfig
 from dialrl.state.rules import StopRules
 
 
@@ -21,7 +22,7 @@ class EmpaConfig(StageConfig):
     batch_rows: int = operational(65_536, ge=1, help="Rows held in memory at a time (whole groups).")
 
 
-class DialogueConfig(StageConfig):
+class DialogueConfig(CallsConfig):
     """How dialogues are scored: stored ones, or ones that a policy holds on held-out scenarios first."""
 
     environment: str = semantic("demo", help="Who answers the policy.")
@@ -36,6 +37,7 @@ class DialogueConfig(StageConfig):
     top_p: float = semantic(1.0, gt=0, le=1, help="Nucleus sampling.")
     history: Literal["auto", "append", "template"] = semantic("auto", help="How earlier turns stand in the context.")
     engine: str = semantic("hf", help="The engine that draws replies.")
+    engine_options: dict[str, Any] = semantic({}, help="Options of the engine.")
     judge: str = semantic("demo", help="The judge.")
     judge_options: dict[str, Any] = semantic({}, help="Options of the judge.")
     stop: StopRules = semantic(StopRules(), help="Stop rules replayed over the grades.")

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from dialrl.endpoint.settings import CallsConfig
 from dialrl.environment.demo.planner import DemoReference
 from dialrl.environment.registry import open_environment
 from dialrl.errors import InputError
@@ -63,6 +64,7 @@ def evaluate_policy(
         stop=config.stop,
         seed=config.seed,
         call_timeout_seconds=config.call_timeout_seconds,
+        **{name: getattr(config, name) for name in CallsConfig.model_fields},
     )
     judge_dialogues(rollout, judged, judge, overwrite=overwrite, resume=resume, slim=True, progress=progress)
     return evaluate_dialogues(judged, config, progress=progress)

@@ -2,11 +2,12 @@
 
 from typing import Any
 
-from dialrl.config import StageConfig, operational, semantic
+from dialrl.config import operational, semantic
+from dialrl.endpoint.settings import CallsConfig
 from dialrl.state.rules import StopRules
 
 
-class JudgeConfig(StageConfig):
+class JudgeConfig(CallsConfig):
     """Who grades, and which stop rules are replayed over the grades."""
 
     judge: str = semantic("demo", help="The judge.")

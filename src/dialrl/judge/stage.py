@@ -14,6 +14,7 @@ from typing import Any
 import pyarrow as pa
 
 from dialrl.concurrency import run_async
+from dialrl.endpoint.calls import calls_of, connect
 from dialrl.environment.base import Environment
 from dialrl.environment.registry import open_environment
 from dialrl.errors import FailureThresholdError, UsageError
@@ -60,15 +61,18 @@ def judge_dialogues(
     if resume and finished_before(output, stage="judge", config=config, source=source, overwrite=overwrite):
         return _already_there(output, config)
     began = time.monotonic()
+    called: dict[str, Any] = {}
     passing_on = "judge_status" in source.names and not config.regrade
     if passing_on:
         _refuse_other_judge(source, config)
         counts = _pass_on(source, output, config, overwrite=overwrite or resume, slim=slim, progress=progress)
     else:
-        counts = _Grading(source, output, config, progress).run(overwrite=overwrite, resume=resume, slim=slim)
-    write_run_file(output, seconds=time.monotonic() - began)
+        grading = _Grading(source, output, config, progress)
+        counts = grading.run(overwrite=overwrite, resume=resume, slim=slim)
+        called = grading.calls.ledger.figures()
+    write_run_file(output, seconds=time.monotonic() - began, calls=called)
     _check_missing(output, counts, config)
-    return _summary(output, counts, config, passed_on=passing_on)
+    return _summary(output, counts, config, passed_on=passing_on, called=called)
 
 
 def _pass_on(
@@ -131,6 +135,8 @@ class _Grading:
     def run(self, *, overwrite: bool, resume: bool, slim: bool) -> Counter[str]:
         identity = {"options": self.config.semantic_values(), "input": self.source.digest()}
         parts = Parts(self.output, identity, overwrite=overwrite, resume=resume)
+        self.calls = calls_of(self.config, parts.journal_path)
+        connect(self.calls, self.judge)
         self._grade_blocks(parts)
         blocks = iter(self._starts)
         transform(
@@ -166,6 +172,10 @@ class _Grading:
         return {name: table[name] for name in WRITES}
 
     async def _grade_block(self, dialogues: Sequence[list[Row]]) -> list[Row]:
+        async with self.calls:
+            return await self._graded_rows(dialogues)
+
+    async def _graded_rows(self, dialogues: Sequence[list[Row]]) -> list[Row]:
         gate = asyncio.Semaphore(self.config.concurrency)
         firsts = _first_of_groups(dialogues)
         assessed = await asyncio.gather(*(self._assess(first, gate) for first in firsts.values()))
@@ -279,11 +289,17 @@ def _check_missing(output: Path, counts: Counter[str], config: JudgeConfig) -> N
         )
 
 
-def _summary(output: Path, counts: Counter[str], config: JudgeConfig, *, passed_on: bool) -> StageSummary:
+def _summary(
+    output: Path, counts: Counter[str], config: JudgeConfig, *, passed_on: bool, called: Mapping[str, Any]
+) -> StageSummary:
     return StageSummary(
         "judge",
         output,
         counts=dict(sorted(counts.items())),
-        figures={"judge": config.judge, "passed_on_from_rollout": passed_on},
+        figures={
+            "judge": config.judge,
+            "passed_on_from_rollout": passed_on,
+            **({"calls": dict(called)} if called else {}),
+        },
         warnings=_warnings(counts),
     )

@@ -4,11 +4,12 @@ from typing import Any, Literal
 
 from pydantic import model_validator
 
-from dialrl.config import StageConfig, operational, semantic
+from dialrl.config import operational, semantic
+from dialrl.endpoint.settings import CallsConfig
 from dialrl.state.rules import StopRules
 
 
-class RolloutConfig(StageConfig):
+class RolloutConfig(CallsConfig):
     """How dialogues are rolled out: which scenarios, how many, how replies are drawn, when a dialogue ends."""
 
     environment: str = semantic("demo", help="Who answers the policy.")
@@ -50,7 +51,9 @@ class RolloutConfig(StageConfig):
     )
     block_dialogues: int = semantic(64, help="Dialogues that a block engine works on together.", ge=1)
     call_timeout_seconds: float = operational(120.0, help="Time limit of one answer of the environment or judge.", gt=0)
-    engine: str = semantic("hf", help="The engine that draws replies.")
+    engine: str = semantic("hf", help="The engine that draws replies: hf, or openai for a model behind an endpoint.")
+    engine_options: dict[str, Any] = semantic({}, help="Options of the engine.")
+    dialogues_in_flight: int = operational(256, help="Dialogues side by side, of an engine that takes them so.", ge=1)
     device: str = operational("cpu", help="Where the embedded engine runs: cpu, cuda.")
 
     @model_validator(mode="after")

@@ -26,9 +26,11 @@ from dialrl.judge.asking import ask, ask_deficit, missing
 from dialrl.judge.base import Judge
 from dialrl.judge.grading import FAILED_DIALOGUE, NO_REPLY, DialogueGrader, ungraded, with_stop_turn
 from dialrl.model.context import DialogueContext, History, TurnPrompt
+from dialrl.model.reply import DecodedReply
 from dialrl.model.template import ChatTemplate
 from dialrl.rollout.plan import DialoguePlan
 from dialrl.rollout.sampler import Sampler
+from dialrl.rollout.text_context import TextContext
 from dialrl.scenario.message import Message, Usage
 from dialrl.seeds import seed_for
 from dialrl.state.rubric import Rubric
@@ -52,10 +54,10 @@ class LiveGrading:
 
 @dataclass(frozen=True)
 class Setting:
-    """What all dialogues of a rollout share."""
+    """What all dialogues of a rollout share. ``template`` is None for an engine that takes and gives text."""
 
     environment: Environment
-    template: ChatTemplate
+    template: ChatTemplate | None
     history: History
     max_turns: int
     run_seed: int
@@ -87,7 +89,7 @@ class DialogueRun:
         """The rows of the finished dialogue. Raises whatever the environment or judge raises."""
         session = self.setting.environment.open(self.plan.group.scenario, self._seed(0, "user"))
         step = await self._timed(session.opening())
-        self._context = DialogueContext(self.setting.template, self.setting.history)
+        self._context = self._new_context()
         self._dialogue: list[Message] = list(step.messages)
         self._grader = await self._open_grader(step.messages)
         prompt = self._context.open(step.messages)
@@ -101,11 +103,14 @@ class DialogueRun:
 
     async def _turn(self, turn: int, step: EnvironmentStep, prompt: TurnPrompt) -> tuple[Row, PolicyReply]:
         seed = self._seed(turn, "policy")
-        request = GenerationRequest(self._context.context_ids, seed, self.plan.dialogue_id, self._room())
-        drawn = await self.sampler.draw(self.plan.order, request)
+        context, dialogue = self._context, self.plan.dialogue_id
+        said = context.messages if isinstance(context, TextContext) else ()
+        drawn = await self.sampler.draw(
+            self.plan.order, GenerationRequest(context.context_ids, seed, dialogue, self._room(), said)
+        )
         if drawn.finish_reason == "error":
-            raise RunError("the engine could not answer this request (finish_reason 'error')")
-        decoded = self.setting.template.decode_reply(drawn.reply_ids, drawn.finish_reason)
+            raise RunError(f"the engine could not answer this request (finish_reason 'error'): {drawn.error}")
+        decoded = self._decoded(drawn)
         self._context.add_reply(drawn.reply_ids, decoded.text, drawn.finish_reason)
         row = self._row(turn, step, prompt, drawn, seed)
         flags = [*step.flags, *self._spoofs(step.messages), *decoded.flags]
@@ -114,19 +119,32 @@ class DialogueRun:
         self._dialogue += [*(step.messages if turn else ()), Message("assistant", decoded.reply)]
         return row, PolicyReply(decoded.reply, drawn.finish_reason, turn)
 
+    def _new_context(self) -> "DialogueContext | TextContext":
+        template = self.setting.template
+        return TextContext() if template is None else DialogueContext(template, self.setting.history)
+
+    def _decoded(self, drawn: Generation) -> DecodedReply:
+        if self.setting.template is None:
+            text = drawn.text or ""
+            return DecodedReply(text, text, None, ())
+        return self.setting.template.decode_reply(drawn.reply_ids, drawn.finish_reason)
+
     def _spoofs(self, messages: Sequence[Message]) -> list[str]:
         """A flag when someone else's text spells out the template's control tokens, which the tokenizer obeys."""
-        spelled = any(self.setting.template.special_texts_in(message.content) for message in messages)
+        template = self.setting.template
+        spelled = template is not None and any(template.special_texts_in(message.content) for message in messages)
         return ["control_tokens"] if spelled else []
 
     def _row(self, turn: int, step: EnvironmentStep, prompt: TurnPrompt, drawn: Generation, seed: int) -> Row:
-        usage = Usage("policy", drawn.prompt_tokens, drawn.cached_tokens, len(drawn.reply_ids))
+        completion = drawn.completion_tokens or len(drawn.reply_ids)
+        usage = Usage("policy", drawn.prompt_tokens, drawn.cached_tokens, completion)
+        has_ids = drawn.text is None
         return {
             **self.keys(turn),
             "messages": [message.to_row() for message in step.messages],
             "segment": prompt.segment,
-            "prompt_ids": prompt.new_ids,
-            "reply_ids": drawn.reply_ids,
+            "prompt_ids": prompt.new_ids if has_ids else None,
+            "reply_ids": drawn.reply_ids if has_ids else None,
             "reply_logprobs": drawn.logprobs,
             "finish_reason": drawn.finish_reason,
             "director": None if step.director is None else vars(step.director),

@@ -1,22 +1,46 @@
 """A policy ready to talk: engine, chat template, digest, and the number of updates its weights have seen."""
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from dialrl.endpoint.settings import EndpointSettings
 from dialrl.engine import EngineOptions, open_engine
+from dialrl.errors import MissingInputError
 from dialrl.model.find import find_policy
 from dialrl.model.loading import load_tokenizer
 from dialrl.model.template import ChatTemplate
 from dialrl.rollout.stage import Policy
 
 
-def open_policy(policy: str | Path, *, engine: str = "hf", device: str = "cpu") -> Policy:
-    """The policy in a directory (``find_policy``), on an engine of that name."""
-    place = find_policy(policy)
-    opened = open_engine(engine, place, EngineOptions(device=device))
-    template = ChatTemplate(load_tokenizer(place))
+def open_policy(
+    policy: str | Path,
+    *,
+    engine: str = "hf",
+    device: str = "cpu",
+    engine_options: Mapping[str, Any] | None = None,
+    endpoints: Mapping[str, EndpointSettings] | None = None,
+) -> Policy:
+    """The policy in a directory (``find_policy``) on an engine of that name, or a model that an endpoint serves.
+
+    Without token ids there is no template: the policy is reached by text.
+    """
+    place = _place(policy, engine)
+    options = EngineOptions(device=device, more=engine_options or {}, endpoints=endpoints or {})
+    opened = open_engine(engine, place, options)
+    template = ChatTemplate(load_tokenizer(place)) if opened.capabilities.token_ids else None
     return Policy(opened, template, opened.policy_digest, updates_seen(place))
+
+
+def _place(policy: str | Path, engine: str) -> str | Path:
+    """Where the policy lies; an endpoint's model may be a mere name."""
+    try:
+        return find_policy(policy)
+    except MissingInputError:
+        if engine == "hf":
+            raise
+        return str(policy)
 
 
 def deliver(policy: Policy, place: str | Path) -> Policy:

@@ -40,7 +40,9 @@ class RolloutTally:
         self._count_duplicates(table, layout, last["status"].to_pylist())
 
     def _count_duplicates(self, table: pa.Table, layout: Layout, statuses: Sequence[str]) -> None:
-        replies = table["reply_ids"].to_pylist()
+        # Text where there are no ids.
+        told = zip(table["reply_ids"].to_pylist(), table["reply"].to_pylist(), strict=True)
+        replies = [text.encode() if ids is None and text else ids for ids, text in told]
         names = table["group_id"].to_pylist()
         ends = zip(layout.dialogue_start[:-1], layout.dialogue_start[1:], statuses, strict=True)
         for start, end in ((start, end) for start, end, status in ends if status == "ok"):

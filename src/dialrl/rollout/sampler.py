@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from dialrl.engine.base import Engine, Generation, GenerationRequest, SamplingSettings
-from dialrl.errors import EngineError
+from dialrl.errors import EngineError, HaltError
 
 
 class Sampler(Protocol):
@@ -39,6 +39,8 @@ class StreamSampler:
     async def draw(self, order: int, request: GenerationRequest) -> Generation:
         try:
             reply = await self._engine.generate(request, self._sampling)
+        except HaltError:
+            raise
         except Exception as error:
             raise _failure(error, 1) from error
         check_replies([reply], self._engine, requests=1)

@@ -4,6 +4,7 @@ Works in fixed blocks of dialogues, keeps each finished block, and joins them at
 and equals the unbroken one. Not here: a dialogue (``dialogue``), which dialogues there are (``plan``).
 """
 
+import asyncio
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ import pyarrow.compute as pc
 
 from dialrl.concurrency import run_async
 from dialrl.config import differing_keys
+from dialrl.endpoint.calls import calls_of, connect
 from dialrl.engine.base import Engine, SamplingSettings
 from dialrl.environment.base import Environment
 from dialrl.environment.registry import open_environment
@@ -48,7 +50,7 @@ class Policy:
     """What a rollout needs of a policy: an engine that samples from it, its template, and whose weights they are."""
 
     engine: Engine
-    template: ChatTemplate
+    template: ChatTemplate | None
     digest: str
     step: int = 0
 
@@ -77,7 +79,7 @@ class Rollout:
     def __init__(self, policy: Policy, output: Path, config: RolloutConfig, progress: Progress) -> None:
         self.policy, self.output, self.config, self.progress = policy, output, config, progress
         self.environment: Environment = open_environment(config.environment, config.environment_options)
-        self.probe: TemplateProbe = probe_template(policy.template, stops=getattr(policy.engine, "stop_ids", None))
+        self.probe = _probe(policy)
         self.setting = self._setting()
         self.sampling = SamplingSettings(
             temperature=config.temperature,
@@ -94,11 +96,15 @@ class Rollout:
         if resume and self.output.exists() and (done := self._already_there(identity, overwrite=overwrite)):
             return done
         self.parts = Parts(self.output, identity, overwrite=overwrite, resume=resume)
+        self.calls = calls_of(self.config, self.parts.journal_path)
+        judge = self.setting.grading.judge if self.setting.grading else None
+        connect(self.calls, self.environment, self.policy.engine, judge)
         kept = self._roll_all()
         summary = self._finish(kept)
         tokens = int(summary.counts["reply_tokens"])
         seconds = time.monotonic() - began
-        write_run_file(self.output, seconds=seconds, reply_tokens_per_second=round(tokens / max(seconds, 1e-9), 1))
+        rate = round(tokens / max(seconds, 1e-9), 1)
+        write_run_file(self.output, seconds=seconds, reply_tokens_per_second=rate, calls=self.calls.ledger.figures())
         self._check_failures(summary.counts)
         return summary
 
@@ -118,18 +124,35 @@ class Rollout:
         return numbers
 
     def _roll(self, groups: Sequence[Group], *, first_block: int) -> list[int]:
-        plans = blocks(plan_dialogues(groups, self.config.samples), self.config.block_dialogues)
-        done = self.parts.done()
+        streams = self.policy.engine.capabilities.schedule == "stream"
+        size = self.config.samples if streams else self.config.block_dialogues
+        plans = blocks(plan_dialogues(groups, self.config.samples), size)
         numbers = list(range(first_block, first_block + len(plans)))
+        if streams:
+            run_async(self._roll_side_by_side(dict(zip(numbers, plans, strict=True))))
+            return numbers
         for number, block in zip(numbers, plans, strict=True):
-            if number not in done:
-                self.parts.write(number, rows_to_table(self._roll_block(block), self.columns))
-            self.progress.advance(len(block))
+            run_async(self._roll_alone(number, block))
         return numbers
 
-    def _roll_block(self, block: Sequence[DialoguePlan]) -> list[Row]:
-        work = run_block(block, self.setting, self.policy.engine, self.sampling, attempts=self.config.attempts)
-        return [row for dialogue in run_async(work) for row in dialogue]
+    async def _roll_side_by_side(self, plans: Mapping[int, Sequence[DialoguePlan]]) -> None:
+        """No barrier between blocks: a stream engine is kept full. Blocks are groups here, kept as they finish."""
+        gate = asyncio.Semaphore(self.config.dialogues_in_flight)
+        async with self.calls:
+            await asyncio.gather(*(self._roll_block(number, block, gate) for number, block in plans.items()))
+
+    async def _roll_alone(self, number: int, block: Sequence[DialoguePlan]) -> None:
+        async with self.calls:
+            await self._roll_block(number, block, None)
+
+    async def _roll_block(self, number: int, block: Sequence[DialoguePlan], gate: asyncio.Semaphore | None) -> None:
+        if self.parts.rows(number) is None:
+            dialogues = await run_block(
+                block, self.setting, self.policy.engine, self.sampling, attempts=self.config.attempts, gate=gate
+            )
+            rows: list[Row] = [row for dialogue in dialogues for row in dialogue]
+            self.parts.write(number, rows_to_table(rows, self.columns))
+        self.progress.advance(len(block))
 
     @property
     def columns(self) -> list[str]:
@@ -155,6 +178,8 @@ class Rollout:
         )
 
     def _history(self) -> History:
+        if self.probe is None:
+            return "append"
         return self.probe.default_history if self.config.history == "auto" else self.config.history
 
     def _grading(self) -> LiveGrading | None:
@@ -198,7 +223,8 @@ class Rollout:
                 "policy": self.policy.digest,
                 "policy_step": self.policy.step,
                 "history": self.setting.history,
-                "history_probe": self.probe.summary(self.setting.history),
+                "history_probe": self.probe.summary(self.setting.history) if self.probe else None,
+                **({"calls": called} if (called := self.calls.ledger.figures()) else {}),
                 "end_reasons": dict(tallied.reasons.most_common()),
                 "flags": dict(tallied.flags.most_common()),
             },
@@ -219,7 +245,7 @@ class Rollout:
             },
             "logprobs_kind": "drawn" if self.policy.engine.capabilities.logprobs else None,
             "history": self.setting.history,
-            "template_probe": self.probe.to_details(),
+            "template_probe": self.probe.to_details() if self.probe else None,
         }
 
     def _check_failures(self, counts: Mapping[str, int]) -> None:
@@ -247,3 +273,10 @@ class Rollout:
         discard_parts(self.output)
         self._check_failures(record.counts)
         return StageSummary("rollout", self.output, record.counts, {"already_complete": True}, tuple(record.warnings))
+
+
+def _probe(policy: Policy) -> TemplateProbe | None:
+    """What the template does to history; None for a policy that is reached by text alone."""
+    if policy.template is None:
+        return None
+    return probe_template(policy.template, stops=getattr(policy.engine, "stop_ids", None))

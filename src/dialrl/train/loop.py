@@ -116,7 +116,13 @@ class Training:
     def _policy_of(self, place: str | Path) -> Policy:
         """The engine with the weights of ``place``; opened once, then given new weights."""
         if self._policy is None:
-            self._policy = open_policy(place, engine=self.pipeline.rollout.engine, device=self.pipeline.rollout.device)
+            self._policy = open_policy(
+                place,
+                engine=self.pipeline.rollout.engine,
+                device=self.pipeline.rollout.device,
+                engine_options=self.pipeline.rollout.engine_options,
+                endpoints=self.pipeline.rollout.endpoints,
+            )
         elif self._policy_place != place:
             self._policy = deliver(self._policy, place)
         self._policy_place = place

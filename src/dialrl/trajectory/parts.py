@@ -3,8 +3,8 @@
 A stage that cannot stream (rollout, judge) works in numbered blocks; each finished block becomes one small file in the
 hidden folder ``.OUTPUT.parts`` beside the output, appearing only when complete. On ``--resume`` the blocks that are
 there are taken as they are and the others made; at the end all are joined into the output and the folder goes. The
-folder remembers the semantic settings, and refuses to continue under others, naming the keys that differ. Not here:
-what a block holds, or the journal of external calls inside a block.
+folder remembers the semantic settings, and refuses to continue under others, naming the keys that differ. The
+journal of external calls (``dialrl.endpoint.journal``) lies there too. Not here: what a block holds.
 """
 
 import json
@@ -63,6 +63,11 @@ class Parts:
     def _differences(self, identity: Mapping[str, Any]) -> list[str]:
         before = json.loads(self._identity_file.read_text(encoding="utf-8"))
         return differing_keys(_flat(before), _flat(json.loads(json.dumps(identity))))
+
+    @property
+    def journal_path(self) -> Path:
+        """The journal of external calls, which goes when the output is there."""
+        return self.folder / "calls.jsonl"
 
     def done(self) -> set[int]:
         """Numbers of the finished blocks."""
