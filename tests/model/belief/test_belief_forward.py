@@ -136,7 +136,7 @@ def test_indices_of_the_row_in_place_of_the_dialogues_are_noticed(monkeypatch):
         batch = right(trees, device, dtype)
         starts = np.cumsum([0, *(tree.tokens for tree in trees[:-1])])
         places = np.concatenate([start + tree.predictors_S for start, tree in zip(starts, trees, strict=True)])
-        return replace(batch, predicting_places=torch.from_numpy(places))
+        return replace(batch, predictors_S=torch.from_numpy(places))
 
     monkeypatch.setattr(forward, "rows_of", through_all)
     assert difference(packed_beliefs(model, ragged_tasks()), expected) > 1e-3

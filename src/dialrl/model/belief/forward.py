@@ -6,6 +6,7 @@ the packed forward: a dense mask. Not here: layouts (``tree``), answers (``gold`
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,12 +15,26 @@ import torch
 
 from dialrl.model.belief.gold import GoldAlias
 from dialrl.model.belief.tree import BeliefTask, BeliefTree, build_tree
-from dialrl.model.logprobs import default_chunk_tokens, hidden_at_trained
-from dialrl.model.packing import SequenceBatch, plan_batches
+from dialrl.model.logprobs import default_chunk_tokens
+from dialrl.model.packing import plan_batches
 
 Floats = npt.NDArray[np.float64]
 TOKEN_BUDGET = 8192
 PROBE_TOLERANCE = 1e-3
+
+
+@dataclass(frozen=True)
+class BeliefRows:
+    """Decoder inputs (B, L) and what is read: ``predictors_S`` index the flattened (B*L) hidden states.
+
+    ``mask`` (B, 1, L, L) is additive; None, as for ``position_ids``: plain causal rows.
+    """
+
+    input_ids: torch.Tensor
+    predictors_S: torch.Tensor
+    targets_S: torch.Tensor
+    position_ids: torch.Tensor | None = None
+    mask: torch.Tensor | None = None
 
 
 def packed_beliefs(
@@ -68,7 +83,7 @@ def _rows_logprobs(model: Any, trees: Sequence[BeliefTree]) -> list[Floats]:
     return _split(gold_logprobs(model, batch), [len(tree.targets_S) for tree in trees])
 
 
-def rows_of(trees: Sequence[BeliefTree], device: Any, dtype: torch.dtype) -> SequenceBatch:
+def rows_of(trees: Sequence[BeliefTree], device: Any, dtype: torch.dtype) -> BeliefRows:
     """Trees as rows of inputs with positions and a dense additive mask (B, 1, L, L). Padding sees itself alone."""
     width = max(tree.tokens for tree in trees)
     ids_BL = np.zeros((len(trees), width), dtype=np.int64)
@@ -80,12 +95,12 @@ def rows_of(trees: Sequence[BeliefTree], device: Any, dtype: torch.dtype) -> Seq
         visible_BLL[row, : tree.tokens, : tree.tokens] = tree.visible()
     predictors = [row * width + tree.predictors_S for row, tree in enumerate(trees)]
     targets = [tree.targets_S for tree in trees]
-    return SequenceBatch(
+    return BeliefRows(
         input_ids=torch.from_numpy(ids_BL).to(device),
         position_ids=torch.from_numpy(positions_BL).to(device),
-        attention_mask=additive_mask(visible_BLL, device, dtype),
-        predicting_places=torch.from_numpy(np.concatenate(predictors)).to(device),
-        targets_T=torch.from_numpy(np.concatenate(targets)).to(device),
+        mask=additive_mask(visible_BLL, device, dtype),
+        predictors_S=torch.from_numpy(np.concatenate(predictors)).to(device),
+        targets_S=torch.from_numpy(np.concatenate(targets)).to(device),
     )
 
 
@@ -95,20 +110,23 @@ def additive_mask(visible_BLL: npt.NDArray[np.bool_], device: Any, dtype: torch.
     return torch.zeros(hidden.shape, dtype=dtype, device=device).masked_fill_(hidden, float("-inf"))
 
 
-def gold_logprobs(model: Any, batch: SequenceBatch) -> Floats:
+def gold_logprobs(model: Any, batch: BeliefRows) -> Floats:
     """Log-probs of the batch's targets, temperature 1, head and softmax in float32 or wider."""
     with torch.no_grad():
         return _gold_logprobs(model, batch)
 
 
-def _gold_logprobs(model: Any, batch: SequenceBatch) -> Floats:
-    hidden_TH = hidden_at_trained(model, batch)
+def _gold_logprobs(model: Any, batch: BeliefRows) -> Floats:
+    output = model.get_decoder()(
+        input_ids=batch.input_ids, attention_mask=batch.mask, position_ids=batch.position_ids, use_cache=False
+    )
+    hidden_TH = output.last_hidden_state.flatten(0, 1).index_select(0, batch.predictors_S)
     head = model.get_output_embeddings()
     wide = torch.promote_types(torch.float32, hidden_TH.dtype)
     weight, bias = head.weight.to(wide), None if getattr(head, "bias", None) is None else head.bias.to(wide)
     chunk = default_chunk_tokens(weight.shape[0])
     parts = []
-    for hidden, targets in zip(hidden_TH.split(chunk), batch.targets_T.split(chunk), strict=True):
+    for hidden, targets in zip(hidden_TH.split(chunk), batch.targets_S.split(chunk), strict=True):
         logits_TV = torch.nn.functional.linear(hidden.to(wide), weight, bias)
         parts.append(torch.log_softmax(logits_TV, dim=-1).gather(-1, targets.unsqueeze(-1)).squeeze(-1))
     return np.asarray(torch.cat(parts).double().cpu().numpy(), dtype=np.float64)
@@ -122,7 +140,7 @@ def _one_by_one(model: Any, task: BeliefTask, token_floor: float | None) -> Floa
             ids = torch.tensor([[*prefix, *alias.gold_ids[:-1]]], device=model.device)
             places = torch.arange(len(prefix) - 1, ids.shape[1], device=model.device)
             targets = torch.tensor(alias.gold_ids, device=model.device)
-            logprob_S = gold_logprobs(model, SequenceBatch(ids, places, targets))
+            logprob_S = gold_logprobs(model, BeliefRows(ids, places, targets))
             belief[row, column] = _floored(logprob_S, token_floor).mean()
     return belief
 
