@@ -96,7 +96,7 @@ def show_run(summary: StageSummary) -> None:
         lines = {name: value["share"] for name, value in dict(summary.figures["reference"]).items()}
         _show_before_and_after(console, folders[0].path, folders[-1].path)
         console.print(Text(f"\n{measure} on held-out scenarios, by iteration", style="bold"))
-        console.print(Text(curve(points, lines if measure == "share" else {})))
+        console.print(Text(curve(points, lines if measure == "share" else {})), soft_wrap=True)
         _show_interval(console, summary)
     _show_places(console, run)
 
