@@ -4,6 +4,7 @@ import typer
 
 from dialrl.cli.app import Entry
 from dialrl.cli.command import Call, add_command
+from dialrl.scenario.config import ImportQaConfig
 from dialrl.summary import StageSummary
 from dialrl.trajectory.importers.config import ImportEmpaConfig, ImportTurnsConfig
 
@@ -30,6 +31,16 @@ def register(app: typer.Typer, name: str, entry: Entry) -> None:
         inputs="JSON-lines file.",
         output="required",
     )
+    add_command(
+        group,
+        "qa",
+        import_questions,
+        help="Questions with accepted answers (Parquet, JSON lines) for the environment search, as JSON lines.",
+        config=ImportQaConfig,
+        section="import-qa",
+        inputs="Files of questions.",
+        output="required",
+    )
     app.add_typer(group, name=name, rich_help_panel=entry.panel)
 
 
@@ -46,3 +57,9 @@ def import_turn_lines(call: Call) -> StageSummary:
     if len(call.inputs) != 1:
         raise UsageError(f"dialrl import turns takes one file; got {len(call.inputs)}.")
     return import_turns(call.inputs[0], call.target, call.config, overwrite=call.overwrite, progress=call.progress)
+
+
+def import_questions(call: Call) -> StageSummary:
+    from dialrl.scenario.import_questions import import_qa
+
+    return import_qa(call.inputs, call.target, call.config, overwrite=call.overwrite)
