@@ -34,7 +34,7 @@ COMMANDS: dict[str, Entry] = {
         "evaluate", PIPELINE, "Scores with intervals: empa, dialogue, eqbench, emobench, sage; agreement of judges."
     ),
     "train": Entry("train", PIPELINE, "The loop over all stages, from a pipeline YAML."),
-    "import": Entry("importing", DATA, "Bring dialogues in: empa, turns."),
+    "import": Entry("importing", DATA, "Bring dialogues in: empa, turns; questions: qa."),
     "export": Entry("exporting", DATA, "Take dialogues out: jsonl, trl, verl, sft, dpo."),
     "report": Entry("report", LOOK, "One page, without a network, that shows runs and files: charts, every dialogue."),
     "compare": Entry("compare", LOOK, "Policies or advantage presets side by side, with intervals."),
