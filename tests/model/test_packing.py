@@ -5,7 +5,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dialrl.model.packing import TokenSequence, pad_sequences, plan_batches
+from dialrl.model.packing import TokenSequence, concatenate_sequences, pad_sequences, plan_batches, plan_bins
 
 
 def sequence(ids: list[int], trained: list[int]) -> TokenSequence:
@@ -56,3 +56,22 @@ def test_no_trained_place_reads_padding() -> None:
     batch = pad_sequences([sequence([1, 2, 3, 4, 5, 6], [5]), sequence([7, 8], [1])])
     padding = torch.tensor([[False] * 5, [False, True, True, True, True]]).flatten()
     assert not padding[batch.predicting_places].any()
+
+
+def test_concatenated_sequences_have_no_padding_and_count_positions_anew() -> None:
+    batch = concatenate_sequences([sequence([4, 5, 9], [1, 2]), sequence([4, 9], [1]), sequence([1, 2, 3, 4], [3])])
+    assert batch.input_ids.tolist() == [[4, 5, 4, 1, 2, 3]]
+    assert batch.position_ids is not None
+    assert batch.position_ids.tolist() == [[0, 1, 0, 0, 1, 2]]
+    assert batch.bounds is not None
+    assert (batch.bounds.tolist(), batch.longest) == ([0, 2, 3, 6], 3)
+    assert (batch.predicting_places.tolist(), batch.targets_T.tolist()) == ([0, 1, 2, 5], [5, 9, 9, 4])
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.integers(1, 40), max_size=30), st.integers(1, 100))
+def test_bins_hold_every_sequence_once_within_the_budget(lengths: list[int], budget: int) -> None:
+    plan = plan_bins(lengths, budget)
+    assert sorted(index for batch in plan for index in batch) == list(range(len(lengths)))
+    for batch in plan:
+        assert len(batch) == 1 or sum(lengths[i] for i in batch) <= budget

@@ -9,6 +9,7 @@ import pytest
 import torch
 from tests.update.worlds import gradients, random_rows, read_data, reference_loss, tiny_model, write_advantages
 
+from dialrl.model.layout import prepare_layout
 from dialrl.update.config import UpdateConfig
 from dialrl.update.data import TrainingData
 from dialrl.update.passes import Passes
@@ -38,6 +39,9 @@ CUTS: list[dict[str, Any]] = [
     {"micro_batch_tokens": 1},  # one sequence at a time: no padding anywhere
     {"micro_batch_tokens": 40, "head_chunk_tokens": 5},
     {"micro_batch_tokens": 10_000, "head_chunk_tokens": 1},
+    {"layout": "packed", "micro_batch_tokens": 10_000},
+    {"layout": "packed", "micro_batch_tokens": 40, "head_chunk_tokens": 5},
+    {"layout": "packed", "micro_batch_dialogues": 3, "head_chunk_tokens": 64},
 ]
 
 
@@ -58,6 +62,7 @@ def step_gradients(old: Any, new: Any, data: TrainingData, config: UpdateConfig)
     passes = Passes(old, data, config)
     passes.remember(step.dialogues)
     passes.model = new
+    prepare_layout(new, config.layout)
     new.zero_grad()
     sums = passes.accumulate(step.dialogues, step.weights_T, first=False)
     return sums, {name: p.grad.clone() for name, p in new.named_parameters()}

@@ -46,11 +46,16 @@ def token_logprobs(model: Any, batch: SequenceBatch, settings: HeadSettings) -> 
 
 def hidden_at_trained(model: Any, batch: SequenceBatch) -> torch.Tensor:
     """Hidden states (T, H) that predict the batch's trained tokens."""
+    segments: dict[str, Any] = {}
+    if batch.bounds is not None:
+        segments = {"cu_seq_lens_q": batch.bounds, "cu_seq_lens_k": batch.bounds}
+        segments |= {"max_length_q": batch.longest, "max_length_k": batch.longest}
     output = model.get_decoder()(
         input_ids=batch.input_ids,
         attention_mask=batch.attention_mask,
         position_ids=batch.position_ids,
         use_cache=False,
+        **segments,
     )
     hidden = output.last_hidden_state
     return hidden.reshape(-1, hidden.shape[-1]).index_select(0, batch.predicting_places)

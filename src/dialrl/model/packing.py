@@ -1,9 +1,8 @@
 """From token sequences to model inputs: which sequences go through the model together, and in which layout.
 
 A layout is a ``SequenceBatch``: inputs for the decoder, and the flat places whose hidden state predicts a trained
-token. The log-prob code knows nothing else, so another layout (sequences concatenated without padding) is one more
-function that returns a ``SequenceBatch``. Lengths decide what is padding, never a token's value (field case 7).
-Not here: which tokens are trained (the stage decides), the model, the head.
+token. The log-prob code knows nothing else. Lengths decide what is padding and what belongs together, never a token's
+value (field case 7). Not here: which tokens are trained (the stage decides), which layout suits a model (``layout``).
 """
 
 from collections.abc import Sequence
@@ -37,8 +36,9 @@ class SequenceBatch:
     """Decoder inputs of some sequences, and where their trained tokens are predicted.
 
     ``input_ids`` (B, L). ``position_ids`` and ``attention_mask`` may be None: positions count from 0, attention is
-    causal. ``predicting_places`` (T,) indexes the flattened (B*L) hidden states; ``targets_T`` (T,) are the trained
-    ids, in order of the sequences given.
+    causal. Concatenated sequences: B is 1, positions restart with every sequence, ``bounds`` (S+1,) int32 are the
+    places where sequences start, and L, ``longest`` their greatest length. ``predicting_places`` (T,) indexes the
+    flattened (B*L) hidden states; ``targets_T`` (T,) are the trained ids, in order of the sequences given.
     """
 
     input_ids: torch.Tensor
@@ -46,6 +46,8 @@ class SequenceBatch:
     targets_T: torch.Tensor
     position_ids: torch.Tensor | None = None
     attention_mask: torch.Tensor | None = None
+    bounds: torch.Tensor | None = None
+    longest: int = 0
 
     @property
     def tokens(self) -> int:
@@ -78,6 +80,31 @@ def pad_sequences(sequences: Sequence[TokenSequence], device: torch.device | str
     )
 
 
+def concatenate_sequences(sequences: Sequence[TokenSequence], device: torch.device | str = "cpu") -> SequenceBatch:
+    """Sequences one after another in a single row, without padding; attention must stay within ``bounds``.
+
+    >>> first = TokenSequence(np.array([4, 5, 9]), np.array([2]))
+    >>> second = TokenSequence(np.array([4, 9]), np.array([1]))
+    >>> batch = concatenate_sequences([first, second])
+    >>> batch.input_ids.tolist(), batch.position_ids.tolist(), batch.bounds.tolist(), batch.predicting_places.tolist()
+    ([[4, 5, 4]], [[0, 1, 0]], [0, 2, 3], [1, 2])
+    """
+    lengths = [sequence.input_length for sequence in sequences]
+    bounds = np.concatenate([[0], np.cumsum(lengths)])
+    inputs = np.concatenate([sequence.ids_T[: sequence.input_length] for sequence in sequences])
+    positions = np.concatenate([np.arange(length) for length in lengths])
+    predicting = [start + s.trained_places - 1 for start, s in zip(bounds, sequences, strict=False)]
+    targets = [sequence.ids_T[sequence.trained_places] for sequence in sequences]
+    return SequenceBatch(
+        input_ids=torch.from_numpy(inputs.astype(np.int64)).unsqueeze(0).to(device),
+        predicting_places=torch.from_numpy(np.concatenate(predicting)).to(device),
+        targets_T=torch.from_numpy(np.concatenate(targets)).to(device),
+        position_ids=torch.from_numpy(positions).unsqueeze(0).to(device),
+        bounds=torch.from_numpy(bounds.astype(np.int32)).to(device),
+        longest=max(lengths),
+    )
+
+
 def plan_batches(lengths: Sequence[int], token_budget: int, max_items: int | None = None) -> list[list[int]]:
     """Indices grouped so that (items x longest) stays within ``token_budget``; similar lengths stand together.
 
@@ -96,3 +123,23 @@ def plan_batches(lengths: Sequence[int], token_budget: int, max_items: int | Non
             width = lengths[index]
         batches[-1].append(index)
     return batches
+
+
+def plan_bins(lengths: Sequence[int], token_budget: int) -> list[list[int]]:
+    """Indices grouped so that the sum of lengths stays within ``token_budget``; longest first, where there is room.
+
+    An item longer than the budget gets a batch of its own. Equal input, equal plan.
+
+    >>> plan_bins([3, 10, 4, 9], token_budget=13)
+    [[1, 0], [3, 2]]
+    """
+    bins: list[list[int]] = []
+    rooms: list[int] = []
+    for index in sorted(range(len(lengths)), key=lambda index: (-lengths[index], index)):
+        place = next((number for number, room in enumerate(rooms) if room >= lengths[index]), len(bins))
+        if place == len(bins):
+            bins.append([])
+            rooms.append(token_budget)
+        bins[place].append(index)
+        rooms[place] -= lengths[index]
+    return bins

@@ -10,7 +10,7 @@ from itertools import chain
 
 import numpy as np
 
-from dialrl.model.packing import plan_batches
+from dialrl.model.packing import plan_batches, plan_bins
 from dialrl.seeds import seed_for
 from dialrl.update.config import UpdateConfig
 from dialrl.update.data import TrainingData
@@ -26,8 +26,10 @@ def mini_batches(dialogues: int, size: int | None, *, seed: int, step: int, epoc
     return [sorted(int(dialogue) for dialogue in part) for part in parts]
 
 
-def micro_batches(data: TrainingData, dialogues: Sequence[int], config: UpdateConfig) -> list[list[int]]:
-    """Sequence numbers of each forward pass over ``dialogues``.
+def micro_batches(
+    data: TrainingData, dialogues: Sequence[int], config: UpdateConfig, *, packed: bool = False
+) -> list[list[int]]:
+    """Sequence numbers of each forward pass over ``dialogues``; ``packed``: the budget counts no padding.
 
     With a ratio shared by a whole dialogue (gspo) a dialogue's sequences stay together.
     """
@@ -39,8 +41,11 @@ def micro_batches(data: TrainingData, dialogues: Sequence[int], config: UpdateCo
         return [list(chain.from_iterable(units[start : start + size])) for start in range(0, len(units), size)]
     together = config.loss == "gspo" and config.gspo_level == "dialogue"
     units = _by_dialogue(data, sequences) if together else [[index] for index in sequences]
-    lengths = [len(unit) * max(data.sequences[index].input_length for index in unit) for unit in units]
-    plan = plan_batches(lengths, config.micro_batch_tokens)
+    lengths = [[data.sequences[index].input_length for index in unit] for unit in units]
+    if packed:
+        plan = plan_bins([sum(unit) for unit in lengths], config.micro_batch_tokens)
+    else:
+        plan = plan_batches([len(unit) * max(unit) for unit in lengths], config.micro_batch_tokens)
     return [[index for unit in batch for index in units[unit]] for batch in plan]
 
 

@@ -68,6 +68,9 @@ class UpdateConfig(StageConfig):
     max_mismatch: float = semantic(1.0, gt=0, help="refuse when mean |log pi_trainer - log pi_sampler| exceeds this")
     max_lag: int | None = semantic(None, ge=0, help="refuse turns sampled more than this many steps ago")
 
+    layout: Literal["auto", "packed", "padded"] = operational(
+        "auto", help="sequences concatenated without padding, or padded rows; auto: as measured for such a model"
+    )
     micro_batch_tokens: int = operational(8192, ge=1, help="tokens a forward pass; changes rounding only")
     micro_batch_dialogues: int | None = operational(None, ge=1, help="dialogues a forward pass at most")
     head_chunk_tokens: int | None = operational(None, ge=1, help="tokens whose logits exist at once (default: 256 MB)")

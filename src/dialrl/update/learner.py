@@ -11,6 +11,7 @@ import numpy as np
 import torch
 
 from dialrl.errors import InputError, NumericalError
+from dialrl.model.layout import prepare_layout
 from dialrl.update.config import UpdateConfig
 from dialrl.update.data import TrainingData
 from dialrl.update.optimizer import build_optimizer, set_learning_rate
@@ -29,6 +30,9 @@ class Learner:
 
     def __init__(self, model: Any, config: UpdateConfig, reference: Any | None = None) -> None:
         self.model, self.config, self.reference = model, config, reference
+        self.layout = prepare_layout(model, config.layout)
+        if reference is not None:
+            prepare_layout(reference, self.layout.name)
         self.optimizer = build_optimizer(model, config)
         self.steps = 0
 
@@ -38,7 +42,7 @@ class Learner:
         Raises InputError when sampler and trainer disagree beyond ``max_mismatch``, NumericalError when a log-prob at
         a trained place, the loss or the gradient is not finite. Neither changes the weights by the step at fault.
         """
-        passes = Passes(self.model, data, self.config, self.reference)
+        passes = Passes(self.model, data, self.config, self.reference, self.layout)
         set_learning_rate(self.optimizer, rate)
         self._remember_later(passes, planned)
         for number, step in enumerate(planned):

@@ -12,8 +12,8 @@ import numpy as np
 import torch
 
 from dialrl.errors import NumericalError
+from dialrl.model.layout import Layout, prepare_layout
 from dialrl.model.logprobs import HeadSettings, TokenLogprobs, token_logprobs
-from dialrl.model.packing import pad_sequences
 from dialrl.update.batching import micro_batches
 from dialrl.update.config import UpdateConfig
 from dialrl.update.data import TrainingData
@@ -31,8 +31,16 @@ class Passes:
     from its own forward pass (where the ratio is 1 by construction), all others from ``remember``, if asked for.
     """
 
-    def __init__(self, model: Any, data: TrainingData, config: UpdateConfig, reference: Any | None = None) -> None:
+    def __init__(
+        self,
+        model: Any,
+        data: TrainingData,
+        config: UpdateConfig,
+        reference: Any | None = None,
+        layout: Layout | None = None,
+    ) -> None:
         self.model, self.data, self.config, self.reference = model, data, config, reference
+        self.layout = layout or prepare_layout(model, config.layout)
         self.device = next(model.parameters()).device
         self._initial_T = self._tensor(np.full(data.trained_tokens, np.nan))
         self._advantage_T = self._tensor(data.advantage_T)
@@ -43,7 +51,7 @@ class Passes:
 
     def remember(self, dialogues: Sequence[int]) -> None:
         """Store the log-probs of ``dialogues`` under the policy as it is now: pi_old of later optimiser steps."""
-        for sequences in micro_batches(self.data, dialogues, self.config):
+        for sequences in self._micro_batches(dialogues):
             with torch.no_grad():
                 result, _ = self._logprobs(self.model, sequences)
             self._initial_T[self._places(sequences)] = result.logprobs_T.double()
@@ -55,7 +63,7 @@ class Passes:
         """
         sums = StepSums()
         weights = self._tensor(weights_T)
-        for sequences in micro_batches(self.data, dialogues, self.config):
+        for sequences in self._micro_batches(dialogues):
             self._accumulate(sequences, weights, sums, first=first)
         return sums
 
@@ -88,6 +96,9 @@ class Passes:
             sums.divergence_reference = (sums.divergence_reference or 0.0) + outcome.reference_divergence.item()
         self._add_mismatch(places, sums)
 
+    def _micro_batches(self, dialogues: Sequence[int]) -> list[list[int]]:
+        return micro_batches(self.data, dialogues, self.config, packed=self.layout.name == "packed")
+
     def _old(self, places: torch.Tensor) -> torch.Tensor:
         """log pi_old: the sampler's own, or the trainer's before the first step."""
         if self.config.old_logprobs == "sampler" and self._sampler_T is not None:
@@ -110,7 +121,7 @@ class Passes:
 
     def _logprobs(self, model: Any, sequences: list[int]) -> tuple[TokenLogprobs, int]:
         """Log-probs of the trained tokens of ``sequences`` in order, checked, and the places the model read."""
-        batch = pad_sequences([self.data.sequences[index] for index in sequences], self.device)
+        batch = self.layout.batch([self.data.sequences[index] for index in sequences], self.device)
         settings = HeadSettings(
             self.data.temperature, self.config.head_chunk_tokens, self.config.entropy_bonus > 0 and model is self.model
         )

@@ -45,13 +45,13 @@ def update_policy(
     metrics = trainer.step_file(source, progress)
     manifest = trainer.save(output, overwrite=overwrite)
     write_run_file(output, seconds=time.perf_counter() - started, device=str(trainer.learner.model.device))
-    return summary_of(output, metrics, manifest)
+    return summary_of(output, metrics, manifest, layout=trainer.learner.layout.sentence)
 
 
-def summary_of(output: Path, metrics: FileMetrics, manifest: Manifest) -> StageSummary:
+def summary_of(output: Path, metrics: FileMetrics, manifest: Manifest, *, layout: str) -> StageSummary:
     """What an update says when it is done; a file without signal says so first."""
     signal = () if metrics.no_signal is None else (metrics.no_signal,)
-    figures = {**_identity(manifest), **metrics.figures(), "metrics": str(output / METRICS)}
+    figures = {**_identity(manifest), **metrics.figures(), "layout": layout, "metrics": str(output / METRICS)}
     return StageSummary("update", output, metrics.counts, figures, (*signal, *metrics.warnings))
 
 

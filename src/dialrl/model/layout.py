@@ -1,0 +1,105 @@
+"""Which layout a model is trained in: sequences concatenated without padding, or padded rows of similar length.
+
+Measured on a CPU (``benchmarks/update.py``): concatenated, with attention one segment at a time, is the fastest layout
+at every size from 1M parameters on; a block mask over the concatenation took up to ten times as long; below 1M
+parameters padded rows of similar length are equally fast. A model is only concatenated when a probe finds that it then
+gives what it gives padded. Not here: the layouts themselves (``packing``), the attention (``segment_attention``).
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import torch
+
+from dialrl.errors import UsageError
+from dialrl.model.logprobs import hidden_at_trained
+from dialrl.model.packing import (
+    SequenceBatch,
+    TokenSequence,
+    concatenate_sequences,
+    pad_sequences,
+    plan_batches,
+    plan_bins,
+)
+from dialrl.model.segment_attention import NAME, use_segment_attention, variable_length_kernel
+
+LayoutName = Literal["auto", "packed", "padded"]
+PROBE_TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-3, torch.bfloat16: 5e-2}
+_TINY_PARAMETERS = 1_000_000
+
+
+@dataclass(frozen=True)
+class Layout:
+    """``batch`` makes a model input of sequences, ``plan`` deals lengths to batches within a token budget.
+
+    ``sentence`` says what was chosen and why.
+    """
+
+    name: Literal["packed", "padded"]
+    batch: Callable[[Sequence[TokenSequence], torch.device | str], SequenceBatch]
+    plan: Callable[[Sequence[int], int], list[list[int]]]
+    sentence: str
+
+
+def prepare_layout(model: Any, wanted: LayoutName = "auto") -> Layout:
+    """The layout for ``model``; for the packed one its attention is switched, in place.
+
+    Raises UsageError when ``wanted`` is packed and the model gives something else then.
+    """
+    if wanted == "padded":
+        return _padded("asked for")
+    if wanted == "auto" and _is_tiny(model):
+        return _padded("the model is tiny, where packing gains nothing on a CPU")
+    before = model.config._attn_implementation
+    difference, reason = float("inf"), "not every layer attends to all that came before"
+    if _attends_to_everything(model.config.get_text_config()):
+        difference, reason = _probe(model)
+    if difference <= PROBE_TOLERANCE.get(next(model.parameters()).dtype, 5e-2):
+        return Layout("packed", concatenate_sequences, plan_bins, f"packed without padding, {_how(model)}")
+    model.set_attn_implementation(before)
+    if wanted == "packed":
+        raise UsageError(f"{type(model).__name__} cannot be trained packed ({reason}). Use layout padded or auto.")
+    return _padded(f"{type(model).__name__} gives other results when packed: {reason}")
+
+
+def _padded(reason: str) -> Layout:
+    return Layout("padded", pad_sequences, plan_batches, f"padded rows of similar length ({reason})")
+
+
+def _is_tiny(model: Any) -> bool:
+    return bool(model.device.type == "cpu" and model.num_parameters() < _TINY_PARAMETERS)
+
+
+def _how(model: Any) -> str:
+    probe = next(model.parameters())
+    kernel = variable_length_kernel(probe if probe.dtype != torch.float32 else probe.new_empty(0, dtype=torch.bfloat16))
+    return "attention one segment at a time" if kernel is None else "variable-length attention kernel in bfloat16"
+
+
+def _attends_to_everything(config: Any) -> bool:
+    kinds = getattr(config, "layer_types", None)
+    if kinds is not None:
+        return set(kinds) == {"full_attention"}
+    return getattr(config, "sliding_window", None) is None or getattr(config, "use_sliding_window", True) is False
+
+
+def _probe(model: Any) -> tuple[float, str]:
+    try:
+        difference = _difference_when_packed(model)
+    except (ValueError, TypeError, RuntimeError) as error:
+        return float("inf"), str(error)
+    return difference, f"hidden states differ by {difference:.2g}"
+
+
+def _difference_when_packed(model: Any) -> float:
+    """Largest difference of hidden states, packed and padded, relative to their size; switches the attention."""
+    random, size = np.random.default_rng(0), model.get_input_embeddings().weight.shape[0]
+    sequences = [TokenSequence(random.integers(0, size, n), np.arange(1, n)) for n in (5, 9, 2)]
+    with torch.no_grad():
+        expected = hidden_at_trained(model, pad_sequences(sequences, model.device))
+        if model.config._attn_implementation != NAME:
+            use_segment_attention(model)
+        found = hidden_at_trained(model, concatenate_sequences(sequences, model.device))
+    return float((found - expected).abs().max() / expected.abs().max().clamp(min=1.0))

@@ -1,0 +1,55 @@
+"""A model is trained packed when that is the same function, and padded where it is not."""
+
+from typing import Any
+
+import pytest
+import torch
+from tests.model.test_logprobs import SEQUENCES, plain
+from tests.update.worlds import tiny_model
+from transformers import LlamaConfig, LlamaForCausalLM, MistralConfig, MistralForCausalLM
+
+from dialrl.errors import UsageError
+from dialrl.model.layout import prepare_layout
+from dialrl.model.logprobs import HeadSettings, check_head, token_logprobs
+
+
+@pytest.mark.parametrize("kind", ["qwen3", "llama"])
+def test_packed_log_probs_equal_a_plain_forward(kind: str) -> None:
+    model = tiny_model(kind, dtype=torch.float64)
+    expected = plain(model).detach()
+    layout = prepare_layout(model, "packed")
+    batch = layout.batch(SEQUENCES, "cpu")
+    assert batch.tokens == sum(sequence.input_length for sequence in SEQUENCES)
+    torch.testing.assert_close(token_logprobs(model, batch, HeadSettings()).logprobs_T, expected, rtol=0, atol=1e-13)
+    check_head(model)
+
+
+def test_what_stands_in_one_sequence_moves_nothing_in_another() -> None:
+    model = tiny_model()
+    layout = prepare_layout(model, "packed")
+    embedded = model.get_input_embeddings()
+    inputs: list[torch.Tensor] = []
+    embedded.register_forward_hook(lambda _, __, output: inputs.append(output) or output.retain_grad())
+    result = token_logprobs(model, layout.batch(SEQUENCES, "cpu"), HeadSettings())
+    result.logprobs_T[-1].backward()  # the only trained token of the last sequence, 4 read tokens
+    gradient = inputs[-1].grad
+    assert gradient is not None
+    assert not gradient[0, :-4].any()
+    assert gradient[0, -4:].any()
+
+
+def test_a_larger_model_is_packed_by_itself_and_a_tiny_one_padded() -> None:
+    shape: dict[str, Any] = {"hidden_size": 128, "num_attention_heads": 4, "num_hidden_layers": 2, "vocab_size": 6000}
+    larger = LlamaForCausalLM(LlamaConfig(**shape, intermediate_size=256)).eval()
+    assert prepare_layout(larger).sentence == "packed without padding, attention one segment at a time"
+    assert prepare_layout(tiny_model()).name == "padded"
+
+
+def test_a_model_with_a_sliding_window_stays_padded() -> None:
+    shape: dict[str, Any] = {"hidden_size": 16, "num_attention_heads": 2, "num_key_value_heads": 1, "vocab_size": 12}
+    model = MistralForCausalLM(
+        MistralConfig(**shape, num_hidden_layers=1, intermediate_size=24, sliding_window=4, head_dim=8)
+    ).eval()
+    with pytest.raises(UsageError, match="cannot be trained packed"):
+        prepare_layout(model, "packed")
+    assert model.config._attn_implementation == "sdpa"
