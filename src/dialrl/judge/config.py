@@ -15,6 +15,9 @@ class JudgeConfig(CallsConfig):
     environment_options: dict[str, Any] = semantic({}, help="Options of the environment the scenarios come from.")
     stop: StopRules = semantic(StopRules(), help="Stop rules replayed over the grades (column stop_turn).")
     regrade: bool = semantic(False, help="Grade again what was graded in the rollout; else those grades are passed on.")
+    retry_missing: bool = semantic(
+        False, help="Ask again for the missing judgements of a judged file; all others are kept as they are."
+    )
     seed: int = semantic(0, help="Seed of a judge that draws.")
     max_missing: float = operational(
         0.3, help="Share of missing judgements above which the command exits with 1 (the file is written).", ge=0, le=1

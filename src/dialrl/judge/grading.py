@@ -5,12 +5,12 @@ a stop rule fired. A missing judgement carries the position forward (docs/state-
 here: asking a judge, and files.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from dialrl.environment.base import Environment
-from dialrl.judge.base import TurnVerdict
+from dialrl.judge.base import Grade, GradeSample, TurnVerdict
 from dialrl.state.rubric import Rubric
 from dialrl.state.rules import StopRules
 from dialrl.state.stop import StopTracker
@@ -77,6 +77,13 @@ class DialogueGrader:
         if verdict.status == "missing":
             return None
         return list(self.rubric.increment_from_levels({grade.indicator: grade.level for grade in verdict.grades}))
+
+
+def verdict_of(row: Mapping[str, Any]) -> TurnVerdict:
+    """The verdict that a row holds, as it was given: what ``DialogueGrader.add`` made the columns from."""
+    grades = tuple(Grade(**grade) for grade in row["grades"] or ())
+    samples = tuple(GradeSample(**sample) for sample in row.get("grade_samples") or ())
+    return TurnVerdict(grades, row["judge_status"], row.get("judge_error"), samples)
 
 
 def _grade_rows(verdict: TurnVerdict) -> list[dict[str, Any]] | None:

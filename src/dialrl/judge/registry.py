@@ -6,7 +6,10 @@ from typing import Any
 from dialrl import plugins
 from dialrl.judge.base import Judge
 
-BUILT_IN = {"demo": ("dialrl.judge.demo_judge", "DemoJudge")}
+BUILT_IN = {
+    "demo": ("dialrl.judge.demo_judge", "DemoJudge"),
+    "rubric": ("dialrl.judge.rubric", "RubricJudge"),
+}
 
 
 def open_judge(name: str, options: Mapping[str, Any] | None = None) -> Judge:

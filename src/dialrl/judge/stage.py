@@ -21,7 +21,15 @@ from dialrl.errors import FailureThresholdError, UsageError
 from dialrl.judge.asking import Assessment, ask, ask_deficit, missing
 from dialrl.judge.base import Judge, TurnVerdict
 from dialrl.judge.config import JudgeConfig
-from dialrl.judge.grading import FAILED_DIALOGUE, JUDGE_COLUMNS, NO_REPLY, DialogueGrader, ungraded, with_stop_turn
+from dialrl.judge.grading import (
+    FAILED_DIALOGUE,
+    JUDGE_COLUMNS,
+    NO_REPLY,
+    DialogueGrader,
+    ungraded,
+    verdict_of,
+    with_stop_turn,
+)
 from dialrl.judge.registry import open_judge
 from dialrl.progress import SILENT, Progress
 from dialrl.scenario.card import Scenario
@@ -62,7 +70,9 @@ def judge_dialogues(
         return _already_there(output, config)
     began = time.monotonic()
     called: dict[str, Any] = {}
-    passing_on = "judge_status" in source.names and not config.regrade
+    is_judged = "judge_status" in source.names
+    _check_retry(source, config, is_judged=is_judged)
+    passing_on = is_judged and not config.regrade and not config.retry_missing
     if passing_on:
         _refuse_other_judge(source, config)
         counts = _pass_on(source, output, config, overwrite=overwrite or resume, slim=slim, progress=progress)
@@ -119,6 +129,28 @@ def _refuse_other_judge(source: TrajectoryFile, config: JudgeConfig) -> None:
         )
 
 
+def _check_retry(source: TrajectoryFile, config: JudgeConfig, *, is_judged: bool) -> None:
+    """Raise UsageError where --retry-missing has nothing to go on, or would mix two judges."""
+    if not config.retry_missing:
+        return
+    if config.regrade or not is_judged:
+        fault = "with --regrade" if config.regrade else f"on {source.where}, which holds no judgements"
+        raise UsageError(f"--retry-missing {fault}: it completes a judged file. Give the output of dialrl judge.")
+    record = source.lineage.record("judge")
+    before = {} if record is None else record.options
+    asked = config.semantic_values()
+    differing = [
+        f"{key}: {before[key]} -> {asked[key]}"
+        for key in ("judge", "judge_options", "stop")
+        if key in before and before[key] != asked[key]
+    ]
+    if differing:
+        raise UsageError(
+            f"{source.where} was graded by another judge: {'; '.join(differing)}. Give the same judge, options and"
+            " stop rules to complete it, or grade all of it again with --regrade."
+        )
+
+
 class _Grading:
     """One call of ``judge_dialogues`` that asks a judge."""
 
@@ -128,7 +160,8 @@ class _Grading:
         self.rubric: Rubric = load_rubric(self.judge.rubric)
         self.counts: Counter[str] = Counter()
         self._environments: dict[str, Environment] = {}
-        self._reads = [name for name in READS if name in source.names]
+        reads = (*READS, *JUDGE_COLUMNS) if config.retry_missing else READS
+        self._reads = [name for name in reads if name in source.names]
         self._iteration = _iteration(source)
         self._starts: list[int] = []
 
@@ -187,6 +220,8 @@ class _Grading:
 
     async def _assess(self, first: Row, gate: asyncio.Semaphore) -> Assessment:
         """P_0: one assessment a group; the seed names the group."""
+        if self.config.retry_missing and first["deficit"] is not None:
+            return Assessment(tuple(first["deficit"]))
         opening = [Message.from_row(message) for message in first["messages"] or ()]
         seed = seed_for(self.config.seed, self._iteration, first["group_id"], 0, 0, "assess")
         scenario = self._scenario(first)
@@ -226,6 +261,8 @@ class _Grading:
     async def _verdict(self, scenario: Scenario, dialogue: Sequence[Message], row: Row) -> TurnVerdict:
         if row["reply"] is None:
             return missing(NO_REPLY)
+        if self.config.retry_missing and row["judge_status"] in ("ok", "repaired"):
+            return verdict_of(row)
         seed = seed_for(self.config.seed, self._iteration, row["group_id"], row["sample"], row["turn"], "judge")
         call = self.judge.grade(scenario, dialogue, row["turn"], seed)
         return await ask(call, self.rubric, timeout_seconds=self.config.call_timeout_seconds)
