@@ -1,4 +1,4 @@
-"""``dialrl evaluate eqbench | emobench | sage | agreement``: what is stored is scored, no model is run.
+"""``dialrl evaluate eqbench | emobench | sage | qa | agreement``: what is stored is scored, no model is run.
 
 Registered by ``evaluate``. Not here: any score.
 """
@@ -10,7 +10,7 @@ import typer
 
 from dialrl.cli.command import PLACES, Call, add_command, option
 from dialrl.errors import UsageError
-from dialrl.evaluate.benchmark_config import AgreementConfig, EmoBenchConfig, EqBenchConfig, SageConfig
+from dialrl.evaluate.benchmark_config import AgreementConfig, EmoBenchConfig, EqBenchConfig, QaConfig, SageConfig
 from dialrl.summary import StageSummary
 
 ONE_FILE, FILES = Path | None, list[Path] | None
@@ -59,6 +59,20 @@ def register_benchmarks(group: typer.Typer) -> None:
     )
     add_command(
         group,
+        "qa",
+        qa,
+        help="Word F1 and exact match of stored answers to questions, by source; -o writes one row an answer.",
+        config=QaConfig,
+        section="evaluate-qa",
+        output="optional",
+        extras=(
+            option("answers", ONE_FILE, "JSON lines of id and answer, or dialogues of search.", panel=PLACES),
+            option("questions", ONE_FILE, "The questions with their accepted answers.", panel=PLACES),
+            option("training", FILES, "Questions or dialogues trained on: their ids are refused.", panel=PLACES),
+        ),
+    )
+    add_command(
+        group,
         "agreement",
         agreement,
         help="How far judges agree on the same dialogues, or one judge with itself: kappa, alpha, AC2, increments.",
@@ -87,6 +101,13 @@ def sage(call: Call) -> StageSummary:
 
     answers, questions = _needed(call, "answers"), call.extras["questions"]
     return evaluate_sage(answers, questions, call.config, output=call.output, overwrite=call.overwrite)
+
+
+def qa(call: Call) -> StageSummary:
+    from dialrl.evaluate.qa import evaluate_qa
+
+    answers, questions, training = _needed(call, "answers"), _needed(call, "questions"), call.extras["training"] or ()
+    return evaluate_qa(answers, questions, call.config, training=training, output=call.output, overwrite=call.overwrite)
 
 
 def agreement(call: Call) -> StageSummary:

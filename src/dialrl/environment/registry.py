@@ -6,7 +6,10 @@ from typing import Any
 from dialrl import plugins
 from dialrl.environment.base import Environment
 
-BUILT_IN = {"demo": ("dialrl.environment.demo_environment", "DemoEnvironment")}
+BUILT_IN = {
+    "demo": ("dialrl.environment.demo_environment", "DemoEnvironment"),
+    "search": ("dialrl.environment.search.environment", "SearchEnvironment"),
+}
 
 
 def open_environment(name: str, options: Mapping[str, Any] | None = None) -> Environment:

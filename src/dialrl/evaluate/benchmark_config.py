@@ -72,6 +72,10 @@ class SageConfig(_Benchmark):
     )
 
 
+class QaConfig(_Benchmark):
+    """How stored answers to questions are scored (docs/benchmarks/qa.md)."""
+
+
 class AgreementConfig(StageConfig):
     """How the grades of several judges, or of one judge twice, are compared (docs/benchmarks/agreement.md)."""
 
