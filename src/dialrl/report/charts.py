@@ -100,7 +100,7 @@ def _learning_curve(runs: Sequence[Run]) -> list[Chart]:
     lines = run_figures.reference_lines(runs, figure)
     if not held_out and not training:
         return []
-    x = marks.number("iteration", axis=marks.whole_axis("Iterations"))
+    x = marks.number("iteration", axis=marks.whole_axis("Iterations", [*held_out, *training], "iteration"))
     y = marks.number("value", "Share of optimum" if figure == "share" else "Score (total reward)")
     what = marks.colour("run", "Run") if len(runs) > 1 else marks.colour("what")
     tips = marks.tooltip(("run", "run", ""), ("what", "dialogues", ""), ("iteration", "iterations", "d"))
@@ -164,7 +164,7 @@ def _over_iterations(
     rows = list(given)
     if not rows:
         return []
-    x = marks.number("iteration", axis=marks.whole_axis("Iterations"))
+    x = marks.number("iteration", axis=marks.whole_axis("Iterations", rows, "iteration"))
     tips = marks.tooltip(("run", "run", ""), (name, name, ""), ("iteration", "iterations", "d"), (field, field, shape))
     dash = {"strokeDash": marks.channel("run", "nominal", legend={"orient": "top", "title": None})}
     if facet:
@@ -184,7 +184,9 @@ def _small_charts(rows: list[Row], x: Spec, field: str, name: str, tips: list[Sp
     for index, figure in enumerate(figures):
         last = index == len(figures) - 1
         axis = (
-            marks.whole_axis("Iterations") if last else {"title": None, "labels": False, "ticks": False, "grid": False}
+            marks.whole_axis("Iterations", rows, "iteration")
+            if last
+            else {"title": None, "labels": False, "ticks": False, "grid": False}
         )
         y = marks.number(
             field, figure, scale={"zero": False}, axis={"title": figure, "tickCount": 3, "titleFontSize": 10}
@@ -207,7 +209,7 @@ def _stage_seconds(runs: Sequence[Run]) -> list[Chart]:
         return []
     spec = marks.bar_chart(
         rows,
-        marks.number("iteration", axis=marks.whole_axis("Iterations")),
+        marks.number("iteration", axis=marks.whole_axis("Iterations", rows, "iteration")),
         marks.number("seconds", "Seconds", aggregate="sum", stack="zero"),
         marks.colour("stage"),
         [
@@ -224,7 +226,7 @@ def _stage_seconds(runs: Sequence[Run]) -> list[Chart]:
 def _by_turn(identifier: str, title: str, what: str, rows: list[Row]) -> list[Chart]:
     if not rows:
         return []
-    x = marks.number("turn", axis=marks.whole_axis("Turn"))
+    x = marks.number("turn", axis=marks.whole_axis("Turn", rows, "turn"))
     y = marks.number("mean", what, scale={"zero": False})
     name = marks.colour("set")
     tips = marks.tooltip(
@@ -274,7 +276,7 @@ def _advantage_by_turn(files: Sequence[FileFigures]) -> list[Chart]:
     rows = [_labelled(row, files) for f in files for row in f.advantage_by_turn]
     if not rows:
         return []
-    x = marks.number("turn", axis=marks.whole_axis("Turn"))
+    x = marks.number("turn", axis=marks.whole_axis("Turn", rows, "turn"))
     name = marks.colour("term")
     tips = marks.tooltip(("term", "preset", ""), ("turn", "turn", "d"), ("middle", "median", ".2f"))
     tips += marks.tooltip(("low", "10 % below", ".2f"), ("high", "90 % below", ".2f"))
@@ -302,7 +304,7 @@ def _counted(identifier: str, title: str, caption: str, rows: list[Row], field: 
         marks.channel(field, "nominal", None, sort="-x", axis={"labelLimit": 200}),
         marks.colour("set"),
         marks.tooltip(("set", "file", ""), (field, field, ""), ("count", "count", ",d")),
-        yOffset={"field": "set"},
+        yOffset={"field": "set", "sort": None},
     )
     return [Chart(identifier, HEALTH, title, caption, {**spec, "height": {"step": 16}})]
 
@@ -334,7 +336,7 @@ def _levels(files: Sequence[FileFigures]) -> list[Chart]:
         marks.channel("grade", "nominal", None, sort=None),
         marks.colour("set"),
         marks.tooltip(("set", "file", ""), ("grade", "grade", ""), ("count", "turns", ",d")),
-        yOffset={"field": "set"},
+        yOffset={"field": "set", "sort": None},
     )
     caption = "How often each level other than 0 was given. A judge that always gives the same teaches nothing."
     return [Chart("levels", HEALTH, "Grades given", caption, {**spec, "height": {"step": 9}})]

@@ -42,9 +42,11 @@ def colour(field: str, title: str | None = None, **more: Any) -> Spec:
     return {"field": field, "type": "nominal", "sort": None, "legend": legend, **more}
 
 
-def whole_axis(title: str) -> Spec:
-    """An x axis of whole numbers."""
-    return {"title": title, "tickMinStep": 1, "format": "d", "grid": False}
+def whole_axis(title: str, rows: Iterable[Row], field: str) -> Spec:
+    """An x axis of whole numbers; where they are few, a tick at each of them and none between."""
+    values = sorted({row[field] for row in rows})
+    ticks = {"values": values} if len(values) <= 12 else {"tickMinStep": 1}
+    return {"title": title, "format": "d", "grid": False, **ticks}
 
 
 def tooltip(*fields: tuple[str, str, str]) -> list[Spec]:
