@@ -1,12 +1,13 @@
 """``dialrl evaluate dialogue``: how good dialogues are, stored ones or ones a policy holds on held-out scenarios.
 
-A policy is rolled out and judged by the stages' own functions; the files stay where ``-o`` says. In the demo world the
-score is also a share of the optimum. Not here: the published benchmarks.
+A policy is rolled out and judged by the stages' own functions; the files stay where ``-o`` says. The score is the sum
+of judge rewards, in the demo world also a share of the optimum; without positions it is the outcome (search). Not here:
+the published benchmarks.
 """
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from dialrl.endpoint.settings import CallsConfig
 from dialrl.environment.demo.planner import DemoReference
@@ -14,8 +15,10 @@ from dialrl.environment.registry import open_environment
 from dialrl.errors import InputError
 from dialrl.evaluate.config import DialogueConfig
 from dialrl.evaluate.dialogue_scores import NEEDS, DialogueScores, numbered, share_interval
+from dialrl.evaluate.outcome_scores import OUTCOME_NEEDS, OutcomeScores, outcome_columns
 from dialrl.evaluate.reference import reference_values
 from dialrl.judge.config import JudgeConfig
+from dialrl.judge.files import INFORMATION_GAIN
 from dialrl.judge.stage import judge_dialogues
 from dialrl.progress import SILENT, Progress
 from dialrl.rollout.config import RolloutConfig
@@ -29,11 +32,10 @@ def evaluate_dialogues(
 ) -> StageSummary:
     """Score judged dialogues. Raises InputError for a file without grades, or with no dialogue that can be scored."""
     config = config or DialogueConfig()
-    source = TrajectoryFile.open(inputs, stage="judge", needs=NEEDS)
-    scores = DialogueScores(config.until, config.stop)
+    source, scores, columns = _opened(inputs, config)
     progress.start("evaluate dialogue", source.num_rows, "turns")
     environments: set[str] = set()
-    for table in source.groups([*numbered(source.names), "environment"], config.batch_rows):
+    for table in source.groups([*columns, "environment"], config.batch_rows):
         environments.update(table["environment"].unique().to_pylist())
         scores.add(table.drop_columns(["environment"]))
         progress.advance(table.num_rows)
@@ -43,6 +45,30 @@ def evaluate_dialogues(
             f" {scores.counts['unjudged_dialogues']} have no judgement. See: dialrl inspect {source.shards[0].path}"
         )
     return _summary(source, scores, config, environments)
+
+
+def _opened(
+    inputs: Path | str | Sequence[Path | str], config: DialogueConfig
+) -> tuple[TrajectoryFile, DialogueScores, list[str]]:
+    """The file, what scores it, and the columns to read: by outcome where there are no positions."""
+    source = TrajectoryFile.open(inputs)
+    if _by_outcome(source):
+        return source, OutcomeScores(config.until, config.stop), outcome_columns(source.names)
+    source = TrajectoryFile.open(inputs, stage="judge", needs=NEEDS)
+    return source, DialogueScores(config.until, config.stop), numbered(source.names)
+
+
+def _by_outcome(source: TrajectoryFile) -> bool:
+    """Whether the outcome is all there is: a file of the environment search, or one judged by beliefs alone."""
+    if "position" in source.names or not set(OUTCOME_NEEDS) <= set(source.names):
+        return False
+    return "belief_after" in source.names or _environments(source) == {"search"}
+
+
+def _environments(source: TrajectoryFile) -> set[str]:
+    if "environment" not in source.names:
+        return set()
+    return set(source.read(["environment"])["environment"].unique().to_pylist())
 
 
 def evaluate_policy(
@@ -57,6 +83,8 @@ def evaluate_policy(
     """Roll ``policy`` out on ``config.split``, judge and score it; the two trajectory files go to ``folder``."""
     rollout, judged = folder / "rollout.parquet", folder / "judge.parquet"
     roll_out(policy, rollout, rollout_config(config), overwrite=overwrite, resume=resume, progress=progress)
+    if config.judge == INFORMATION_GAIN:  # its gains train; an evaluation asks how good the answers are
+        return evaluate_dialogues(rollout, config, progress=progress)
     judge = JudgeConfig(
         judge=config.judge,
         judge_options=config.judge_options,
@@ -118,15 +146,13 @@ def _reference(source: TrajectoryFile, environments: set[str]) -> DemoReference 
     return reference_values(next(iter(environments)), str(record.options.get("split")))
 
 
-def mean_scores(judged: Path, *, until: str) -> dict[str, Any]:
-    """Mean total reward, turns and share of the dialogues of one training file: no intervals, made every iteration."""
-    source = TrajectoryFile.open(judged, needs=NEEDS)
-    scores = DialogueScores(until)
-    for table in source.groups(numbered(source.names)):
+def mean_scores(judged: Path, *, until: Literal["stop", "end"]) -> dict[str, Any]:
+    """Mean total reward (or outcome), turns and share of one training file: no intervals, made every iteration."""
+    source, scores, columns = _opened(judged, DialogueConfig(until=until))
+    for table in source.groups(columns):
         scores.add(table)
     if not scores.total_D:
         return {"score": None, "mean_turns": None}
     score = sum(scores.total_D) / len(scores.total_D)
-    environments = set(source.read(["environment"])["environment"].unique().to_pylist())
     means = {"score": score, "mean_turns": sum(scores.turns_D) / len(scores.turns_D)}
-    return {**means, **_share_of(score, source, environments)}
+    return {**means, **_share_of(score, source, _environments(source))}

@@ -12,7 +12,7 @@ from typing import Any
 
 from dialrl.advantage.stage import compute_advantages
 from dialrl.evaluate.dialogue import evaluate_policy, mean_scores
-from dialrl.judge.stage import judge_dialogues
+from dialrl.judge.files import judge_files
 from dialrl.model.find import find_policy
 from dialrl.progress import SILENT, Progress
 from dialrl.returns.stage import compute_returns
@@ -100,7 +100,12 @@ class Training:
         pipeline, progress = self.pipeline, self.progress
         kept: dict[str, Any] = {"resume": True, "slim": True, "progress": progress}
         _timed(seconds, "rollout", lambda: self._roll_out(folder))
-        _timed(seconds, "judge", lambda: judge_dialogues(folder.rollout, folder.judge, pipeline.judge, **kept))
+        scorer = self._scorer(folder)
+        _timed(
+            seconds,
+            "judge",
+            lambda: judge_files(folder.rollout, folder.judge, pipeline.judge, policy=scorer, **kept),
+        )
         _timed(seconds, "returns", lambda: compute_returns(folder.judge, folder.returns, pipeline.returns, **kept))
         _timed(
             seconds,
@@ -110,8 +115,18 @@ class Training:
 
     def _roll_out(self, folder: IterationFolder) -> StageSummary:
         config = self.pipeline.rollout.updated(iteration=folder.number)
-        before = self.start if folder.number == 0 else self.directory.iteration(folder.number - 1).policy
-        return roll_out(self._policy_of(before), folder.rollout, config, resume=True, progress=self.progress)
+        return roll_out(
+            self._policy_of(self._before(folder)), folder.rollout, config, resume=True, progress=self.progress
+        )
+
+    def _before(self, folder: IterationFolder) -> str | Path:
+        """The policy that holds the dialogues of an iteration."""
+        return self.start if folder.number == 0 else self.directory.iteration(folder.number - 1).policy
+
+    def _scorer(self, folder: IterationFolder) -> str | Path:
+        """Whose belief the judge information-gain asks for: a frozen scorer is the policy the run starts from."""
+        frozen = self.pipeline.judge.judge_options.get("scorer") == "frozen"
+        return self.start if frozen else self._before(folder)
 
     def _policy_of(self, place: str | Path) -> Policy:
         """The engine with the weights of ``place``; opened once, then given new weights."""
