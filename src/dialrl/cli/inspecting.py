@@ -1,6 +1,7 @@
 """``dialrl inspect``: what is in a trajectory file, as tables for people or as JSON."""
 
 import json
+import sys
 from typing import Any
 
 import typer
@@ -22,6 +23,7 @@ def register(app: typer.Typer, name: str, entry: Entry) -> None:
         extras=(
             option("dialogue", str | None, "Print one dialogue turn by turn (its id: group_id/sample)."),
             switch("tokens", "With --dialogue: print token ids too, trained ones marked."),
+            switch("browse", "Look through groups, dialogues and turns in the terminal (extra tui)."),
             switch("schema", "Print the columns, their types and meaning."),
             switch("materialize", "Write a slim file with all it completes to -o."),
         ),
@@ -45,12 +47,23 @@ def run(call: Call) -> StageSummary | None:
             raise UsageError("--materialize writes a file; say where: -o FILE")
         materialize(source, call.output, overwrite=call.overwrite)
         return StageSummary("inspect --materialize", call.output, counts={"turns": source.num_rows})
+    elif call.extras["browse"]:
+        _browse(call, source)
     elif call.extras["dialogue"]:
         rows = find_dialogue(source, call.extras["dialogue"])
         _show(call, "turns", rows, lambda found: _dialogue_view(found, tokens=call.extras["tokens"]))
     else:
         _show(call, None, overview(source), _overview_view)
     return None
+
+
+def _browse(call: Call, source: Any) -> None:
+    from dialrl.cli.browse import browse
+    from dialrl.errors import UsageError
+
+    if call.as_json or not sys.stdout.isatty():
+        raise UsageError("--browse needs a terminal. Use --dialogue ID, or --json, to print instead.")
+    browse(source)
 
 
 def _show(call: Call, name: str | None, content: Any, view: Any) -> None:

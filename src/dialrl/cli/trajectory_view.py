@@ -1,6 +1,6 @@
 """How ``dialrl inspect`` looks in a terminal. Model text is data: never markup, control bytes shown as escapes."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from rich.console import Console
@@ -67,34 +67,44 @@ def _show_numbers(out: Console, numbers: Mapping[str, Mapping[str, float]]) -> N
 def show_dialogue(rows: Sequence[Row], *, tokens: bool = False) -> None:
     """One dialogue, turn by turn: messages, the reply, its grades, reward, return and advantage."""
     out = console()
+    for line in dialogue_lines(rows, tokens=tokens):
+        out.print(line, soft_wrap=True)
+
+
+def dialogue_lines(rows: Sequence[Row], *, tokens: bool = False, evidence: bool = False) -> Iterator[Text]:
+    """The lines of ``show_dialogue``; ``evidence``: what each grade rests on, too."""
     first = rows[0]
-    out.print(Text(clean(f"dialogue {first['group_id']}/{first['sample']}"), style="bold"))
+    yield Text(clean(f"dialogue {first['group_id']}/{first['sample']}"), style="bold")
     if first.get("deficit") is not None:
-        out.print(Text(f"  initial deficit {vector(first['deficit'])}", style="dim"))
+        yield Text(f"  initial deficit {vector(first['deficit'])}", style="dim")
     for row in rows:
-        _show_turn(out, row, tokens=tokens)
+        yield from _turn_lines(row, tokens=tokens, evidence=evidence)
     for message in rows[-1].get("final_messages") or ():
-        _show_message(out, message)
+        yield _message_line(message)
     ends = {name: rows[-1].get(name) for name in ("end_reason", "outcome", "status", "error")}
     shown = ", ".join(f"{name} {format_value(value)}" for name, value in ends.items() if value is not None)
-    out.print(Text(f"end: {shown}", style="bold"))
+    yield Text(f"end: {shown}", style="bold")
 
 
-def _show_turn(out: Console, row: Row, *, tokens: bool) -> None:
+def _turn_lines(row: Row, *, tokens: bool, evidence: bool) -> Iterator[Text]:
     for message in row.get("messages") or ():
-        _show_message(out, message)
+        yield _message_line(message)
     reply = Text(f"turn {row['turn']} policy  ", style="bold green")
     reply.append(clean(row.get("reply") or "(no reply)"), style="underline" if is_trained(row) else "none")
-    out.print(reply, soft_wrap=True)
-    out.print(Text("    " + "  ".join(turn_facts(row)), style="cyan"), soft_wrap=True)
+    yield reply
+    yield Text("    " + "  ".join(turn_facts(row)), style="cyan")
+    if evidence:
+        for grade in row.get("grades") or ():
+            if grade["level"] and grade["evidence"]:
+                yield Text(clean(f"    {grade['indicator']} {grade['level']:+d}: {grade['evidence']}"), style="dim")
     if tokens:
-        out.print(token_line(row), soft_wrap=True)
+        yield token_line(row)
 
 
-def _show_message(out: Console, message: Mapping[str, Any]) -> None:
+def _message_line(message: Mapping[str, Any]) -> Text:
     line = Text(clean(f"{message['role']}  "), style=_SPEAKERS.get(message["role"], "bold"))
     line.append(clean(message["content"] or ""), style="none")
-    out.print(line, soft_wrap=True)
+    return line
 
 
 def turn_facts(row: Row) -> list[str]:
