@@ -59,4 +59,5 @@ class Prompts:
                 trim_blocks=True,
                 lstrip_blocks=True,
             )
+            self._templates.policies["json.dumps_kwargs"] = {"ensure_ascii": False, "sort_keys": False}
         return self._templates

@@ -9,6 +9,7 @@ from dialrl.cli.command import Call, add_command, option
 from dialrl.cli.plain_text import clean
 from dialrl.summary import StageSummary
 
+_LONGEST_FACT = 60
 _ENVIRONMENT = option("environment", str, "The environment.", default="demo")
 
 
@@ -30,7 +31,7 @@ def listing(call: Call) -> StageSummary | None:
         typer.echo(json.dumps({"scenarios": cards}))
         return None
     for scenario in scenarios:
-        facts = {name: value for name, value in scenario.card.items() if name not in ("scenario_id", "split")}
+        facts = {name: value for name, value in scenario.card.items() if _is_fact(name, value)}
         line = f"{scenario.scenario_id}  {', '.join(f'{name} {value}' for name, value in facts.items())}"
         typer.echo(clean(line))
     return None
@@ -41,3 +42,12 @@ def show(call: Call) -> StageSummary:
 
     scenario = open_environment(call.extras["environment"]).find(call.extras["id"])
     return StageSummary("scenarios show", figures={"scenario_id": scenario.scenario_id, "card": scenario.card})
+
+
+def _is_fact(name: str, value: object) -> bool:
+    """Whether it belongs on the scenario's line: short values of one kind, the keys apart."""
+    return (
+        name not in ("scenario_id", "id", "split")
+        and isinstance(value, (str, int, float, bool))
+        and len(str(value)) <= _LONGEST_FACT
+    )

@@ -8,6 +8,7 @@ from dialrl.environment.base import Environment
 
 BUILT_IN = {
     "demo": ("dialrl.environment.demo_environment", "DemoEnvironment"),
+    "support": ("dialrl.environment.support.environment", "SupportEnvironment"),
     "search": ("dialrl.environment.search.environment", "SearchEnvironment"),
 }
 

@@ -1,6 +1,6 @@
 """A support card: who the simulated person is, what happened to them, and how their story opens up.
 
-The whole card is for the actor; director and judge see parts of it and the policy nothing. Errors name
+The whole card is for the actor; director and judge see parts of it, the policy nothing (docs/support.md). Errors name
 the card and the field. Not here: files and splits (``cards``).
 """
 

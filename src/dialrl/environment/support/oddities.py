@@ -1,0 +1,38 @@
+"""What is odd about the actor's line beyond ``environment.simulator``: the card read out, marks of the machinery, a
+farewell too early, a line that was cut. Flags only; the line stays as it is (field case 25). Pure.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from dialrl.environment.support.director import PURPOSES
+
+CARD_LEAK, MARKER_LEAK, EARLY_FAREWELL, CUT_LINE = "card_leak", "marker_leak", "early_farewell", "user_cut"
+LEAK_CHARACTERS = 40
+
+
+def spans_of(values: Any, length: int = LEAK_CHARACTERS) -> frozenset[str]:
+    """Every stretch of ``length`` letters of the texts in ``values``, which no line should repeat word for word."""
+    if isinstance(values, Mapping):
+        return frozenset().union(*(spans_of(value, length) for value in values.values()))
+    text = _letters(values) if isinstance(values, str) else ""
+    return frozenset(text[place : place + length] for place in range(len(text) - length + 1))
+
+
+def line_oddities(
+    text: str, *, spans: frozenset[str], end_marker: str, is_early_end: bool, is_cut: bool
+) -> tuple[str, ...]:
+    """Flags of one line. ``spans``: ``spans_of`` the card's descriptions (its story may be told in its own words)."""
+    letters = _letters(text)
+    leaks = any(letters[place : place + LEAK_CHARACTERS] in spans for place in range(len(letters)))
+    fragment = end_marker.strip("#[]<> ")
+    marks = (
+        fragment in text or "###" in text or any(re.search(rf"\b{tool}\b", text) for tool in PURPOSES if "_" in tool)
+    )
+    found = {CARD_LEAK: leaks, MARKER_LEAK: marks, EARLY_FAREWELL: is_early_end, CUT_LINE: is_cut}
+    return tuple(flag for flag, holds in found.items() if holds)
+
+
+def _letters(text: str) -> str:
+    return " ".join(text.casefold().split())

@@ -1,0 +1,74 @@
+"""Support cards as files: one card or many a file, YAML, JSON or JSONL; a folder holds any number of them.
+
+Not here: what a card is (``support_card``), and which are kept out of training (``split``).
+"""
+
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from dialrl.errors import InputError, MissingInputError
+from dialrl.resources import resource
+from dialrl.scenario.support_card import SupportCard, read_card
+
+SHIPPED = "cards"
+_SUFFIXES = (".yaml", ".yml", ".json", ".jsonl")
+
+
+def load_cards(place: str | Path | None = None) -> list[SupportCard]:
+    """The cards in a file or folder (None: the shipped ones), by id.
+
+    Raises InputError naming file, card and field for a card that is none, and both files of an id that stands twice.
+    """
+    root = resource(SHIPPED) if place is None else Path(place)
+    if not root.exists():
+        raise MissingInputError(f"There are no cards at '{root}'. Give a file or folder of {', '.join(_SUFFIXES)}.")
+    found: dict[str, tuple[SupportCard, Path]] = {}
+    for file in _files(root):
+        for number, values in enumerate(_values(file)):
+            card = read_card(values, f"'{file}', number {number}")
+            if card.id in found:
+                raise InputError(f"The card '{card.id}' stands in '{found[card.id][1]}' and in '{file}'. Rename one.")
+            found[card.id] = (card, file)
+    if not found:
+        raise InputError(f"'{root}' holds no cards. Give a file or folder of {', '.join(_SUFFIXES)}.")
+    return [found[identity][0] for identity in sorted(found)]
+
+
+def cards_text(cards: Sequence[SupportCard]) -> str:
+    """``cards`` as a YAML file that ``load_cards`` reads."""
+    import yaml
+
+    values = [card.model_dump(mode="json", exclude_none=True) for card in cards]
+    return str(yaml.safe_dump({"cards": values}, allow_unicode=True, sort_keys=False, width=118))
+
+
+def _files(root: Path) -> list[Path]:
+    if root.is_file():
+        return [root]
+    return sorted(path for path in root.rglob("*") if path.suffix in _SUFFIXES)
+
+
+def _values(file: Path) -> Iterator[Any]:
+    """The cards of one file: a mapping with ``cards``, a list, or one card; JSONL has one a line."""
+    try:
+        text = file.read_text(encoding="utf-8")
+        if file.suffix == ".jsonl":
+            yield from (json.loads(line) for line in text.splitlines() if line.strip())
+            return
+        content = json.loads(text) if file.suffix == ".json" else _yaml(text)
+    except (ValueError, UnicodeDecodeError) as error:
+        raise InputError(f"'{file}' cannot be read: {error}") from None
+    if isinstance(content, dict) and isinstance(content.get("cards"), list):
+        content = content["cards"]
+    yield from content if isinstance(content, list) else [content]
+
+
+def _yaml(text: str) -> Any:
+    import yaml
+
+    try:
+        return yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506 - both are safe
+    except yaml.YAMLError as error:
+        raise ValueError(str(error)) from None
