@@ -86,8 +86,9 @@ def add_command(
     view: View | None = None,
     panel: str | None = None,
     read_section: Callable[[Path], Mapping[str, Any]] | None = None,
+    preview: Callable[[Any, Mapping[str, Any]], Sequence[str]] | None = None,
 ) -> None:
-    """Register ``run`` as the command ``name``.
+    """Register ``run`` as the command ``name``; ``preview`` gives further lines for ``--dry-run``.
 
     ``inputs`` is the help of the positional paths (None: there are none); ``section`` the section of a pipeline YAML,
     which ``read_section`` may read in its own way.
@@ -108,6 +109,8 @@ def add_command(
         resolved = None if config is None else _resolve(config, section or name, values, read_section)
         if config is not None and values["dry_run"]:
             typer.echo(resolved_text(resolved, as_json=values["as_json"]))
+            if preview is not None and not values["as_json"]:
+                show_preview(preview(resolved, values))
             return
         _require(needed, values)
         with _progress(quiet=values["quiet"]) as progress:
@@ -189,6 +192,12 @@ def resolved_text(config: StageConfig | None, *, as_json: bool) -> str:
     import yaml
 
     return str(yaml.safe_dump(values, sort_keys=False, allow_unicode=True)).rstrip()
+
+
+def show_preview(lines: Sequence[str]) -> None:
+    """Further lines of ``--dry-run``, as comments, so that the whole stays a pipeline section."""
+    for line in lines:
+        typer.echo(f"# {line}")
 
 
 def _keyword(name: str, annotation: Any, default: Any) -> inspect.Parameter:

@@ -7,8 +7,9 @@ from typing import Any
 import typer
 
 from dialrl.cli.app import Entry
-from dialrl.cli.command import Call, add_command, option, resolved_text, switch
+from dialrl.cli.command import Call, add_command, option, resolved_text, show_preview, switch
 from dialrl.summary import StageSummary
+from dialrl.train.tracking import Tracker
 
 
 def register(app: typer.Typer, name: str, entry: Entry) -> None:
@@ -22,6 +23,7 @@ def register(app: typer.Typer, name: str, entry: Entry) -> None:
         resumable=True,
         extras=(
             option("set", list[str] | None, "section.key=value, such as train.iterations=10; repeatable."),
+            option("track", Tracker | None, "Where metrics go too (each an extra of that name)."),
             switch("print_start", "Print the directory of the policy the pipeline starts from, and stop."),
             switch("dry_run", "Print the resolved pipeline and stop."),
         ),
@@ -37,9 +39,12 @@ def run(call: Call) -> StageSummary | None:
 
     if len(call.inputs) != 1:
         raise UsageError(f"dialrl train takes one pipeline YAML; got {len(call.inputs)}.")
-    pipeline = read_pipeline(_pipeline_file(call.inputs[0]), _changes(call.extras["set"] or ()))
+    tracked = (f"train.track={call.extras['track']}",) if call.extras["track"] else ()
+    pipeline = read_pipeline(_pipeline_file(call.inputs[0]), _changes([*(call.extras["set"] or ()), *tracked]))
     if call.extras["dry_run"]:
         typer.echo(resolved_text(pipeline, as_json=call.as_json))
+        if not call.as_json:
+            show_preview(_memory(pipeline))
         return None
     if call.extras["print_start"]:
         from dialrl.model.find import find_policy
@@ -59,6 +64,17 @@ def run(call: Call) -> StageSummary | None:
             progress=table.progress,
             watch=table.add,
         )
+
+
+def _memory(pipeline: Any) -> Sequence[str]:
+    from dialrl.errors import DialrlError
+    from dialrl.model.find import find_policy
+    from dialrl.update.memory import memory_lines
+
+    try:
+        return memory_lines(pipeline.update, Path(find_policy(pipeline.policy)))
+    except DialrlError as error:
+        return (f"memory of the update: not known ({error})",)
 
 
 def _pipeline_file(given: Path) -> Path:

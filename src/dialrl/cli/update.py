@@ -1,5 +1,9 @@
 """``dialrl update``."""
 
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
 import typer
 
 from dialrl.cli.app import Entry
@@ -29,7 +33,17 @@ def register(app: typer.Typer, name: str, entry: Entry) -> None:
             ),
         ),
         panel=entry.panel,
+        preview=_memory,
     )
+
+
+def _memory(config: UpdateConfig, values: Mapping[str, Any]) -> Sequence[str]:
+    from dialrl.model.find import find_policy
+    from dialrl.update.memory import memory_lines
+
+    if values["policy"] is None:
+        return ("memory of the update: name the policy with --policy",)
+    return memory_lines(config, Path(find_policy(values["policy"])))
 
 
 def run(call: Call) -> StageSummary:

@@ -61,7 +61,9 @@ class UpdateConfig(StageConfig):
     max_gradient_norm: float = semantic(1.0, gt=0, help="gradients are scaled down to this norm")
     fresh_optimizer: bool = semantic(False, help="ignore the trainer state beside the input policy")
     precision: Literal["fp32", "bf16"] = semantic("fp32", help="bf16: matrix products and saved weights in bfloat16")
-    seed: int = semantic(0, ge=0, help="seed of the order of dialogues")
+    lora_rank: int | None = semantic(None, ge=1, help="train a low-rank adapter of this rank (needs the extra peft)")
+    lora_alpha: float = semantic(32.0, gt=0, help="LoRA: the adapter's product is scaled by lora_alpha / lora_rank")
+    seed: int = semantic(0, ge=0, help="seed of the order of dialogues, and of a fresh adapter")
 
     max_sequence_tokens: int | None = semantic(None, ge=2, help="longest sequence (default: the model's limit)")
     overlong: Literal["refuse", "split"] = semantic("refuse", help="a longer segment: refuse it, or split it at a turn")
@@ -74,6 +76,9 @@ class UpdateConfig(StageConfig):
     micro_batch_tokens: int = operational(8192, ge=1, help="tokens a forward pass; changes rounding only")
     micro_batch_dialogues: int | None = operational(None, ge=1, help="dialogues a forward pass at most")
     head_chunk_tokens: int | None = operational(None, ge=1, help="tokens whose logits exist at once (default: 256 MB)")
+    gradient_checkpointing: Literal["auto", "on", "off"] = operational(
+        "auto", help="recompute activations in the backward pass; auto: when they would not fit"
+    )
     device: str = operational("auto", help="cpu, cuda, cuda:N, or auto")
 
     @property

@@ -11,9 +11,11 @@ import numpy as np
 import torch
 
 from dialrl.errors import InputError, NumericalError
+from dialrl.model.checkpointing import checkpoint_layers, free_memory_bytes
 from dialrl.model.layout import prepare_layout
 from dialrl.update.config import UpdateConfig
 from dialrl.update.data import TrainingData
+from dialrl.update.memory import ModelShape, wants_checkpointing
 from dialrl.update.optimizer import build_optimizer, set_learning_rate
 from dialrl.update.passes import Passes
 from dialrl.update.plan import PlannedStep
@@ -33,6 +35,10 @@ class Learner:
         self.layout = prepare_layout(model, config.layout)
         if reference is not None:
             prepare_layout(reference, self.layout.name)
+        shape = ModelShape.of(model.config)
+        self.checkpointed = wants_checkpointing(config, shape, free_memory_bytes(model.device))
+        if self.checkpointed:
+            checkpoint_layers(model)
         self.optimizer = build_optimizer(model, config)
         self.steps = 0
 

@@ -121,19 +121,29 @@ def _publish(temporary: Path, output: Path) -> None:
     shutil.rmtree(replaced, ignore_errors=True)
 
 
-def save_model(model: Any, source: Path, directory: Path, *, rounded: bool = False) -> None:
+def save_model(
+    model: Any,
+    source: Path,
+    directory: Path,
+    *,
+    rounded: bool = False,
+    weights: Mapping[str, Any] | None = None,
+) -> None:
     """Write ``model`` to ``directory``, with tokenizer and templates copied unchanged from the model files ``source``.
 
     Copying keeps the tokenizer byte for byte: re-saving it could change what text becomes which ids. ``rounded``:
-    weights are written in bfloat16.
+    weights are written in bfloat16. ``weights``: written in place of the model's own parameters.
     """
-    if rounded:
-        tensors = {name: tensor.detach().bfloat16() for name, tensor in model.named_parameters()}
+    if rounded or weights is not None:
+        tensors = dict(model.named_parameters()) if weights is None else dict(weights)
+        if rounded:
+            tensors = {name: tensor.detach().bfloat16() for name, tensor in tensors.items()}
         model.save_pretrained(directory, state_dict=tensors)
-        configuration = read_json(directory / "config.json") | {"dtype": "bfloat16"}
-        (directory / "config.json").write_text(json.dumps(configuration, indent=2, sort_keys=True), encoding="utf-8")
     else:
         model.save_pretrained(directory)
+    if rounded:
+        configuration = read_json(directory / "config.json") | {"dtype": "bfloat16"}
+        (directory / "config.json").write_text(json.dumps(configuration, indent=2, sort_keys=True), encoding="utf-8")
     carry_files(source, directory)
 
 

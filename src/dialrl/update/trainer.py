@@ -18,6 +18,7 @@ from dialrl.model.logprobs import check_head
 from dialrl.progress import SILENT, Progress
 from dialrl.trajectory.lineage import InputFile, package_versions
 from dialrl.trajectory.reader import TrajectoryFile
+from dialrl.update.adapter import add_adapter, base_of, load_adapter, merged_weights, save_adapter
 from dialrl.update.config import UpdateConfig
 from dialrl.update.data import TrainingData, read_training_data
 from dialrl.update.learner import Learner, Row
@@ -50,7 +51,7 @@ class Trainer:
     """Trains one policy. ``step``: updates done in the run; ``total_steps``: of the whole run, for the schedule.
 
     ``source``: directory of the policy's model files, whose tokenizer goes along; ``digest``: of the policy as last
-    opened or saved, the parent of the next one.
+    opened or saved, the parent of the next one; ``base``: directory of the frozen model that an adapter belongs to.
     """
 
     def __init__(
@@ -61,11 +62,13 @@ class Trainer:
         *,
         total_steps: int | None = None,
         state: TrainerState | None = None,
+        base: Path | None = None,
     ) -> None:
         self.learner, self.config, self.source, self.digest = learner, learner.config, source, digest
         state = state or TrainerState()
         self.step = state.step
         self.total_steps = total_steps
+        self._base = base
         check_head(learner.model)
         self._restore(state)
         self._saved_at = learner.steps
@@ -86,8 +89,9 @@ class Trainer:
         config.check_total_steps(total_steps)
         settings = LoadingSettings(device=_device(config.device))
         reference = load_model(config.reference, settings) if config.uses_reference and config.reference else None
-        learner = Learner(load_model(directory, settings), config, reference)
-        return cls(learner, directory, digest, total_steps=total_steps, state=state)
+        model, base = _load_trained(Path(policy), directory, config, settings)
+        learner = Learner(model, config, reference)
+        return cls(learner, directory, digest, total_steps=total_steps, state=state, base=base)
 
     def _restore(self, state: TrainerState) -> None:
         where = f"The trainer state beside '{self.source}'"
@@ -156,6 +160,8 @@ class Trainer:
         """
         with atomic_directory(output, overwrite=overwrite) as directory:
             self._save_model(directory / "model")
+            if self._base is not None:
+                save_adapter(self.learner.model, self.config, self._base, directory)
             if with_trainer_state:
                 write_trainer_state(self._state(), self.config, directory / "trainer")
             write_metrics([row for metrics in self._metrics for row in metrics.rows], directory)
@@ -182,8 +188,10 @@ class Trainer:
     def _save_model(self, directory: Path) -> None:
         if self.learner.steps == self._saved_at:
             copy_model(self.source, directory)
-        else:
-            save_model(self.learner.model, self.source, directory, rounded=self.config.precision == "bf16")
+            return
+        model, rounded = self.learner.model, self.config.precision == "bf16"
+        weights = None if self._base is None else merged_weights(model)
+        save_model(model, self.source, directory, rounded=rounded, weights=weights)
 
     def _state(self) -> TrainerState:
         model = self.learner.model
@@ -193,7 +201,7 @@ class Trainer:
             total_steps=self.total_steps,
             cursor=self._inputs[-1].digest if self._inputs else None,
             moments=moments_of(self.learner.optimizer, model),
-            master=master_weights(model) if self.config.precision == "bf16" else {},
+            master=master_weights(model) if self.config.precision == "bf16" and self._base is None else {},
         )
 
     def _manifest(self, digest: str, with_trainer_state: bool) -> Manifest:
@@ -217,6 +225,20 @@ def manifest_options(config: UpdateConfig) -> dict[str, Any]:
     if config.uses_reference and config.reference is not None:
         options["reference"] = checked_digest(config.reference)
     return options
+
+
+def _load_trained(
+    policy: Path, directory: Path, config: UpdateConfig, settings: LoadingSettings
+) -> tuple[Any, Path | None]:
+    """The model to train and, with an adapter on it, the directory of its base."""
+    if config.lora_rank is None:
+        return load_model(directory, settings), None
+    base = base_of(policy)
+    model = load_model(base or directory, settings)
+    add_adapter(model, config)
+    if base is not None:
+        load_adapter(model, policy)
+    return model, base or directory
 
 
 def _stored_state(policy: Path) -> TrainerState | None:

@@ -1,0 +1,128 @@
+"""Low-rank adapters (LoRA, arXiv 2106.09685, through PEFT): trained beside frozen weights, saved as adapter and merged.
+
+A policy trained so has ``adapter/`` beside ``model/``: the adapter in PEFT's format, naming the base it belongs to, and
+the merged model, which loads anywhere. Training continues from base and adapter, never from the merged weights, whose
+sum was rounded. Not here: full fine-tuning, trainer state.
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load_file, save_file
+
+from dialrl.errors import InputError, missing_extra
+from dialrl.model.digest import policy_digest
+from dialrl.update.config import UpdateConfig
+
+FOLDER = "adapter"
+_NAME = "default"
+_WEIGHTS, _CONFIG, _BASE = "adapter_model.safetensors", "adapter_config.json", "base.json"
+_PREFIX = "base_model.model."
+
+
+def add_adapter(model: Any, config: UpdateConfig) -> None:
+    """Freeze ``model`` and put a fresh adapter on its linear layers, in place; its product is 0 at first.
+
+    Raises MissingExtraError without PEFT.
+    """
+    peft = _peft()
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(config.seed)
+        peft.inject_adapter_in_model(_settings(config), model, adapter_name=_NAME)
+
+
+def _settings(config: UpdateConfig) -> Any:
+    return _peft().LoraConfig(
+        r=config.lora_rank,
+        lora_alpha=config.lora_alpha,
+        lora_dropout=0.0,
+        target_modules="all-linear",
+        task_type="CAUSAL_LM",
+    )
+
+
+def base_of(policy: Path) -> Path | None:
+    """Directory of the base model that ``policy``'s adapter belongs to; None when it has no adapter.
+
+    Raises InputError when the base is not where it was, or is another one now.
+    """
+    file = policy / FOLDER / _BASE
+    if not file.is_file():
+        return None
+    content = json.loads(file.read_text(encoding="utf-8"))
+    base = Path(content["path"])
+    if not base.is_absolute():
+        base = file.parent / base
+    if not (base / "config.json").is_file():
+        raise InputError(f"The adapter of '{policy}' belongs to the base model '{base}', which does not exist.")
+    if (found := policy_digest(base)) != content["digest"]:
+        raise InputError(f"The base model '{base}' has digest {found}; '{file}' expects {content['digest']}.")
+    return base
+
+
+def load_adapter(model: Any, policy: Path) -> None:
+    """Weights of ``policy``'s adapter into a model that has one. Raises InputError for another shape."""
+    stored = {_own(name): tensor for name, tensor in load_file(policy / FOLDER / _WEIGHTS).items()}
+    own = adapter_weights(model)
+    shapes = {name: tensor.shape for name, tensor in own.items()}
+    if shapes != {name: tensor.shape for name, tensor in stored.items()}:
+        raise InputError(f"The adapter of '{policy}' has another rank or other layers than lora_rank asks for.")
+    with torch.no_grad():
+        for name, tensor in own.items():
+            tensor.copy_(stored[name])
+
+
+def adapter_weights(model: Any) -> dict[str, torch.Tensor]:
+    """The adapter's parameters by their names in ``model``."""
+    return {name: parameter for name, parameter in model.named_parameters() if ".lora_" in name}
+
+
+def save_adapter(model: Any, config: UpdateConfig, base: Path, directory: Path) -> None:
+    """Write ``adapter/`` into the new policy ``directory``; ``base`` is the model directory it was trained on."""
+    folder = directory / FOLDER
+    folder.mkdir()
+    weights = adapter_weights(model).items()
+    save_file({_stored(name): tensor.detach().cpu().contiguous() for name, tensor in weights}, folder / _WEIGHTS)
+    settings = _settings(config)
+    settings.target_modules = sorted({name.split(".lora_")[0].rsplit(".", 1)[-1] for name, _ in weights})
+    settings.base_model_name_or_path = str(base)
+    settings.inference_mode = True
+    settings.save_pretrained(folder)
+    content = json.loads((folder / _CONFIG).read_text(encoding="utf-8"))
+    (folder / _CONFIG).write_text(json.dumps(content, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+    about = {"path": str(base), "digest": policy_digest(base)}
+    (folder / _BASE).write_text(json.dumps(about, indent=2) + "\n", encoding="utf-8")
+
+
+def merged_weights(model: Any) -> dict[str, torch.Tensor]:
+    """All weights by the names of the base model, the adapter's product added; ``model`` itself is not touched."""
+    layers = {name: layer for name, layer in model.named_modules() if hasattr(layer, "lora_A")}
+    tensors: dict[str, torch.Tensor] = {}
+    for name, parameter in model.named_parameters():
+        if ".lora_" in name:
+            continue
+        layer = name.removesuffix(".base_layer.weight")
+        tensor = parameter.detach()
+        if layer in layers and layer != name:
+            tensor = tensor + layers[layer].get_delta_weight(_NAME).detach()
+        tensors[name.replace(".base_layer.", ".")] = tensor
+    return tensors
+
+
+def _stored(name: str) -> str:
+    return _PREFIX + name.replace(f".{_NAME}.", ".")
+
+
+def _own(name: str) -> str:
+    return name.removeprefix(_PREFIX).removesuffix(".weight") + f".{_NAME}.weight"
+
+
+def _peft() -> Any:
+    from importlib import import_module
+
+    try:
+        return import_module("peft")
+    except ModuleNotFoundError as error:
+        raise missing_extra("peft", "peft") from error

@@ -1,0 +1,139 @@
+"""How much memory an update will take, part by part, from the options and the model's shape; no framework is loaded.
+
+An estimate for decoders of the usual kind (attention with rotary positions, a gated feed-forward block), counted by
+what backward passes keep. ``--dry-run`` prints it, and gradient checkpointing is decided by it. Not here: measuring.
+"""
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from dialrl.errors import InputError
+from dialrl.update.config import UpdateConfig
+
+FLOAT, HALF = 4, 2
+HEAD_CHUNK_BYTES = 2**28
+# Tables of (chunk x vocabulary) that live at once in the head's backward pass: logits, log-softmax, its gradient,
+# and what the entropy needs.
+_HEAD_TABLES = 4
+_SHARE_OF_FREE_MEMORY = 0.85
+
+
+@dataclass(frozen=True)
+class ModelShape:
+    """What the estimate needs to know of a model; ``key_value_size``: width of keys (and of values) of one layer."""
+
+    parameters: int
+    layers: int
+    hidden_size: int
+    intermediate_size: int
+    key_value_size: int
+    vocabulary: int
+
+    @classmethod
+    def of(cls, config: Any) -> "ModelShape":
+        """The shape in a transformers configuration, as object or as mapping; parameters are counted from it."""
+        values = config if isinstance(config, dict) else config.to_dict()
+        values = values.get("text_config") or values
+        try:
+            hidden, layers, vocabulary = (values[n] for n in ("hidden_size", "num_hidden_layers", "vocab_size"))
+            heads = values["num_attention_heads"]
+        except KeyError as error:
+            raise InputError(f"The model's configuration has no {error}; its memory cannot be estimated.") from None
+        head_size = values.get("head_dim") or hidden // heads
+        key_value = (values.get("num_key_value_heads") or heads) * head_size
+        inner = values.get("intermediate_size") or 4 * hidden
+        layer = 2 * hidden * heads * head_size + 2 * hidden * key_value + 3 * hidden * inner + 2 * hidden
+        tables = vocabulary * hidden * (1 if values.get("tie_word_embeddings") else 2)
+        return cls(layers * layer + tables + hidden, layers, hidden, inner, key_value, vocabulary)
+
+
+@dataclass(frozen=True)
+class MemoryEstimate:
+    """Bytes of each part. ``activations`` are those of one forward pass, ``head`` those of one chunk of it."""
+
+    weights: int
+    gradients: int
+    optimizer: int
+    activations: int
+    head: int
+    reference: int = 0
+
+    @property
+    def total(self) -> int:
+        return sum(asdict(self).values())
+
+    def sentence(self) -> str:
+        """The parts in GB, for people."""
+        parts = ", ".join(f"{name} {size / 1e9:.2f}" for name, size in asdict(self).items() if size)
+        return f"about {self.total / 1e9:.2f} GB a process: {parts}"
+
+
+def estimate_memory(
+    config: UpdateConfig, shape: ModelShape, *, checkpointing: bool = False, processes: int = 1
+) -> MemoryEstimate:
+    """Memory of one process of an update with full forward passes (``micro_batch_tokens``).
+
+    Weights in float32 (and their bfloat16 copies), gradients and two moments of what is trained; activations of every
+    layer, or with ``checkpointing`` the input of every layer and all of one. ``processes``: weights, gradients and
+    optimiser are sharded over so many.
+
+    Example, 1e9 parameters, full fine-tuning in fp32: weights 4 GB, gradients 4 GB, optimiser 8 GB.
+    """
+    trained = shape.parameters if config.lora_rank is None else _lora_parameters(config.lora_rank, shape)
+    number = HALF if config.precision == "bf16" else FLOAT
+    copies = HALF if config.precision == "bf16" else 0
+    tokens = config.micro_batch_tokens
+    of_layer = tokens * _kept_of_layer(shape, number)
+    inputs = tokens * shape.layers * shape.hidden_size * FLOAT
+    chunk = config.head_chunk_tokens or max(1, HEAD_CHUNK_BYTES // (FLOAT * shape.vocabulary))
+    return MemoryEstimate(
+        weights=shape.parameters * FLOAT // processes + shape.parameters * copies,
+        gradients=trained * FLOAT // processes,
+        optimizer=2 * trained * FLOAT // processes,
+        activations=inputs + of_layer if checkpointing else shape.layers * of_layer,
+        head=min(chunk, tokens) * shape.vocabulary * FLOAT * _HEAD_TABLES,
+        reference=shape.parameters * FLOAT if config.uses_reference else 0,
+    )
+
+
+def _kept_of_layer(shape: ModelShape, number: int) -> int:
+    """Bytes a token that one layer keeps for its backward pass: norms and residuals in float32, the rest in ``number``.
+
+    Two norms (input, normalised, scaled), queries, keys and values before and after rotation, the attended values, and
+    gate, activated gate, other half and product of the feed-forward block.
+    """
+    norms = 6 * shape.hidden_size * FLOAT
+    attention = (4 * shape.hidden_size + 4 * shape.key_value_size) * number
+    return norms + attention + 4 * shape.intermediate_size * number
+
+
+def _lora_parameters(rank: int, shape: ModelShape) -> int:
+    attention = 2 * (2 * shape.hidden_size) + 2 * (shape.hidden_size + shape.key_value_size)
+    return shape.layers * rank * (attention + 3 * (shape.hidden_size + shape.intermediate_size))
+
+
+def wants_checkpointing(config: UpdateConfig, shape: ModelShape, free_bytes: int | None, *, processes: int = 1) -> bool:
+    """Whether activations are recomputed: as asked for, or when the estimate exceeds 85 % of the free memory."""
+    if config.gradient_checkpointing != "auto":
+        return config.gradient_checkpointing == "on"
+    needed = estimate_memory(config, shape, processes=processes).total
+    return free_bytes is not None and needed > _SHARE_OF_FREE_MEMORY * free_bytes
+
+
+def shape_of_policy(policy: Path) -> ModelShape:
+    """The shape of a policy in a directory. Raises InputError when it has no ``config.json``."""
+    for file in (policy / "model" / "config.json", policy / "config.json"):
+        if file.is_file():
+            return ModelShape.of(json.loads(file.read_text(encoding="utf-8")))
+    raise InputError(f"'{policy}' has no config.json; expected a policy directory or one saved by transformers.")
+
+
+def memory_lines(config: UpdateConfig, policy: Path) -> list[str]:
+    """What ``--dry-run`` says about memory, with and without recomputation of activations."""
+    shape = shape_of_policy(policy)
+    return [
+        f"memory of the update: {estimate_memory(config, shape).sentence()}",
+        f"with gradient checkpointing: {estimate_memory(config, shape, checkpointing=True).sentence()}",
+    ]
