@@ -12,6 +12,7 @@ from dialrl.evaluate.config import DialogueConfig
 from dialrl.judge.config import JudgeConfig
 from dialrl.returns.config import ReturnsConfig
 from dialrl.rollout.config import RolloutConfig
+from dialrl.train.tracking import Tracker
 from dialrl.update.config import UpdateConfig
 
 # What an evaluation takes over from the training rollouts unless its section says otherwise.
@@ -32,6 +33,9 @@ class TrainConfig(StageConfig):
     )
     keep_last: int = operational(2, ge=1, help="Policies of the latest iterations that are kept.")
     keep_every: int = operational(0, ge=0, help="Also keep the policy of every Nth iteration; 0: none.")
+    track: Tracker | None = operational(
+        None, help="Where metrics go too: tensorboard, wandb, trackio or mlflow (each an extra)."
+    )
 
 
 class PipelineConfig(StageConfig):

@@ -22,6 +22,7 @@ from dialrl.summary import StageSummary
 from dialrl.train.config import PipelineConfig
 from dialrl.train.retention import keep_best, prune
 from dialrl.train.run_directory import IterationFolder, RunDirectory, read_json, write_json
+from dialrl.train.tracking import MetricsSink, find_sink, numbers
 from dialrl.trajectory.reader import TrajectoryFile
 from dialrl.update.trainer import Trainer
 
@@ -41,9 +42,14 @@ def train(
 
     Raises UsageError for a used directory or, on ``resume``, another configuration, and whatever a stage raises.
     """
+    open_sink = find_sink(pipeline.train.track)
     directory = RunDirectory(run)
     directory.prepare(pipeline, overwrite=overwrite, resume=resume)
-    return Training(pipeline, directory, progress, watch).run()
+    sink = open_sink(run, pipeline.model_dump(mode="json"))
+    try:
+        return Training(pipeline, directory, progress, watch, sink).run()
+    finally:
+        sink.close()
 
 
 @dataclass
@@ -54,6 +60,7 @@ class Training:
     directory: RunDirectory
     progress: Progress
     watch: Watch
+    sink: MetricsSink
     _policy: Policy | None = field(default=None, init=False)
     _policy_place: str | Path | None = field(default=None, init=False)
 
@@ -61,12 +68,19 @@ class Training:
         self._evaluate(self.directory.base, self.start)
         first, source = self._restart()
         trainer = Trainer.open(source, self.pipeline.update, total_steps=self.pipeline.train.iterations)
+        self._record_start()
         for number in range(self.pipeline.train.iterations):
             if number >= first:
                 self._iterate(trainer, self.directory.iteration(number))
-            self.watch(self._seen(self.directory.iteration(number)))
+            seen = self._seen(self.directory.iteration(number))
+            self.sink.record(number + 1, numbers(seen))  # of a resumed run again: the same figures at the same step
+            self.watch(seen)
         self._tidy(self.pipeline.train.iterations - 1)
         return self._summary()
+
+    def _record_start(self) -> None:
+        if self.directory.base.evaluation.is_file():
+            self.sink.record(0, numbers({"evaluation": read_json(self.directory.base.evaluation)}))
 
     def _tidy(self, latest: int) -> None:
         """Drop what is not kept and gather the metrics; once more at the end, since a kill may fall in between."""
