@@ -1,6 +1,7 @@
 """``dialrl demo-policy``: builds the tiny base policy of the demo world."""
 
 from dataclasses import asdict
+from typing import Literal
 
 import typer
 
@@ -20,6 +21,12 @@ def register(app: typer.Typer, name: str, entry: Entry) -> None:
         extras=(
             option("seed", int, "Seed of weights and dialogues.", default=0),
             option("steps", int | None, "Training steps; default: those of the shipped policy."),
+            option(
+                "world",
+                Literal["demo", "search"],
+                "Whose policy: that of the demo world, or of search.",
+                default="demo",
+            ),
         ),
         panel=entry.panel,
     )
@@ -30,7 +37,18 @@ def run(call: Call) -> StageSummary:
     from dialrl.trajectory.writer import refuse_existing
 
     refuse_existing(call.target, overwrite=call.overwrite)
+    if call.extras["world"] == "search":
+        return _search_policy(call)
     report = build_demo_policy(
         call.target, seed=call.extras["seed"], steps=call.extras["steps"], progress=call.progress
+    )
+    return StageSummary("demo-policy", call.target, figures=asdict(report))
+
+
+def _search_policy(call: Call) -> StageSummary:
+    from dialrl.environment.search.world.base_policy import STEPS, build_search_policy
+
+    report = build_search_policy(
+        call.target, seed=call.extras["seed"], steps=call.extras["steps"] or STEPS, progress=call.progress
     )
     return StageSummary("demo-policy", call.target, figures=asdict(report))

@@ -42,22 +42,28 @@ def test_bm25_finds_what_shares_words_and_nothing_else(passages):
     assert [hit.title for hit in search(retriever, "city Norway", top_k=9)[0]] == ["Oslo", "Rome"]
 
 
-def test_its_index_is_kept_and_a_changed_file_gets_a_new_one(passages, monkeypatch):
+def test_a_kept_index_is_not_made_again_and_a_changed_file_gets_a_new_one(passages, tmp_path, monkeypatch):
     import bm25s
 
-    Bm25Retriever(str(passages))
+    folder = tmp_path / "index"
+    Bm25Retriever(str(passages), index=str(folder))
     with monkeypatch.context() as patched:
-        patched.setattr(bm25s.BM25, "index", None)  # building it again would fail
-        assert search(Bm25Retriever(str(passages)), "sheep")[0][0] == Passage("Wool", "Sheep give wool.")
+        patched.setattr(bm25s.BM25, "index", None)  # making it again would fail
+        kept = Bm25Retriever(str(passages), index=str(folder))
+    assert search(kept, "sheep")[0][0] == Passage("Wool", "Sheep give wool.")
     with passages.open("a") as handle:
         handle.write(json.dumps({"title": "Goat", "text": "Goats are no sheep."}) + "\n")
-    assert {hit.title for hit in search(Bm25Retriever(str(passages)), "sheep")[0]} == {"Wool", "Goat"}
-    assert len(list((passages.parent / ".passages.jsonl.bm25").iterdir())) == 2
+    changed = Bm25Retriever(str(passages), index=str(folder))
+    assert {hit.title for hit in search(changed, "sheep")[0]} == {"Wool", "Goat"}
+    assert len(list(folder.iterdir())) == 2
 
 
-def test_an_index_may_lie_elsewhere(passages, tmp_path):
-    Bm25Retriever(str(passages), index=str(tmp_path / "index"))
-    assert len(list((tmp_path / "index").iterdir())) == 1
+def test_a_large_index_lies_beside_its_passages_and_a_small_one_is_not_kept(passages, monkeypatch):
+    Bm25Retriever(str(passages))
+    assert [path.name for path in passages.parent.iterdir()] == ["passages.jsonl"]
+    monkeypatch.setattr("dialrl.environment.search.bm25._WORTH_KEEPING", 3)
+    Bm25Retriever(str(passages))
+    assert (passages.parent / ".passages.jsonl.bm25").is_dir()
 
 
 def test_without_the_library_the_extra_is_named(passages, monkeypatch):

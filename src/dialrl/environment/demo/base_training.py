@@ -6,7 +6,7 @@ result (``base_policy``), reinforcement learning (the stages).
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -89,23 +89,43 @@ class DialogueEncoder:
         return ids, own
 
 
+Lesson = Callable[[int, int], Sequence[Message]]
+
+
+def demo_lesson(settings: TrainingSettings) -> Lesson:
+    """The demo world's dialogues: full of slot words in the first steps, then the weak mixture."""
+
+    def lesson(step: int, number: int) -> Sequence[Message]:
+        return training_dialogue(number, COPYING if step < settings.copying_steps else WEAK)[0][:-1]
+
+    return lesson
+
+
 def train(
-    model: Any, tokenizer: Any, settings: TrainingSettings, *, seed: int, progress: Progress = SILENT
+    model: Any,
+    tokenizer: Any,
+    settings: TrainingSettings,
+    *,
+    seed: int,
+    progress: Progress = SILENT,
+    lesson: Lesson | None = None,
 ) -> list[float]:
-    """Trains ``model`` in place; the loss of every step. Dialogue d of the run has the seed (``seed`` x 10^7 + d)."""
+    """Trains ``model`` in place; the loss of every step. Dialogue d of the run has the seed (``seed`` x 10^7 + d).
+
+    ``lesson``: the dialogue shown at a step, by its seed, ending with a reply; default those of the demo world.
+    """
     import torch
 
     optimizer = torch.optim.AdamW(
         model.parameters(), lr=settings.learning_rate, betas=(0.9, 0.95), weight_decay=settings.weight_decay
     )
     schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, settings.rate)
-    encode, losses = DialogueEncoder(tokenizer), []
+    encode, losses, shown = DialogueEncoder(tokenizer), [], lesson or demo_lesson(settings)
     model.train()
     progress.start("teach the base policy", settings.steps, "steps")
     for step in range(settings.steps):
-        behaviour = COPYING if step < settings.copying_steps else WEAK
         first = seed * 10_000_000 + step * settings.dialogues_a_step
-        dialogues = [training_dialogue(first + place, behaviour)[0][:-1] for place in range(settings.dialogues_a_step)]
+        dialogues = [shown(step, first + place) for place in range(settings.dialogues_a_step)]
         loss = _loss(model, [encode(dialogue) for dialogue in dialogues], tokenizer.pad_token_id)
         optimizer.zero_grad()
         loss.backward()

@@ -9,17 +9,19 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from dialrl.environment.search.passages import load_passages
+from dialrl.environment.search.passages import given_or_shipped, load_passages
 from dialrl.environment.search.retriever import Passage
 from dialrl.errors import UsageError, missing_extra
 from dialrl.trajectory.reader import file_digest
 
 _COMPLETE = "complete"
+_WORTH_KEEPING = 10_000  # passages; an index of fewer is made in a second
 
 
 class Bm25Retriever:
-    """``passages``: a JSON-lines file. ``index``: folder of the kept index; none: ``.NAME.bm25`` beside the passages.
+    """``passages``: a JSON-lines file, or one that ships. ``index``: folder of the kept index.
 
+    Without ``index`` that of 10,000 passages or more is kept in ``.NAME.bm25`` beside them, and a smaller one is not.
     Passages that share no word with a query are never returned. Raises MissingExtraError without bm25s.
     """
 
@@ -27,11 +29,14 @@ class Bm25Retriever:
         if passages is None:
             raise UsageError("The retriever bm25 needs its passages: retriever_options.passages=FILE.jsonl")
         self._library = _library()
-        path = Path(passages)
+        path = given_or_shipped(passages)
         self._passages = load_passages(path)
+        if index is None and len(self._passages) < _WORTH_KEEPING:
+            self._index = self._made()
+            return
         folder = Path(index) if index is not None else path.with_name(f".{path.name}.bm25")
         digest = file_digest(path).removeprefix("sha256:")[:16]
-        self._index = self._open(folder / f"{digest}-{version('bm25s')}")
+        self._index = self._kept(folder / f"{digest}-{version('bm25s')}")
 
     async def search(self, queries: Sequence[str], top_k: int) -> list[list[Passage]]:
         return [self._find(query, top_k) for query in queries]
@@ -43,14 +48,18 @@ class Bm25Retriever:
         found = sorted(zip(scores[0].tolist(), places[0].tolist(), strict=True), key=lambda hit: (-hit[0], hit[1]))
         return [self._passages[place] for score, place in found if score > 0]
 
-    def _open(self, folder: Path) -> Any:
+    def _kept(self, folder: Path) -> Any:
         if (folder / _COMPLETE).is_file():
             return self._library.BM25.load(folder)
-        index = self._library.BM25()
-        index.index(self._tokens([f"{p.title} {p.text}" for p in self._passages]), show_progress=False)
+        index = self._made()
         folder.mkdir(parents=True, exist_ok=True)
         index.save(folder)
         (folder / _COMPLETE).touch()
+        return index
+
+    def _made(self) -> Any:
+        index = self._library.BM25()
+        index.index(self._tokens([f"{p.title} {p.text}" for p in self._passages]), show_progress=False)
         return index
 
     def _tokens(self, texts: Sequence[str]) -> Any:

@@ -7,12 +7,12 @@ arXiv 2510.14967. Not here: the grammar, retrievers, turn and token limits (the 
 
 import asyncio
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, Literal
 
 from dialrl.config import StageConfig, semantic, validated
 from dialrl.environment.base import DialogueState, EnvironmentStep, PolicyReply
 from dialrl.environment.search.grammar import Answer, Fault, Search, read_reply
+from dialrl.environment.search.passages import given_or_shipped
 from dialrl.environment.search.retriever import Passage, Retriever, open_retriever
 from dialrl.errors import InputError, RunError, UsageError
 from dialrl.scenario.answers import best_over, word_set_f1
@@ -31,7 +31,7 @@ NOTHING_FOUND = "Nothing was found."
 class SearchOptions(StageConfig):
     """Options of the environment search (key ``environment_options``)."""
 
-    questions: str = semantic(help="Questions with accepted answers, as dialrl import qa writes them.")
+    questions: str = semantic(help="Questions as dialrl import qa writes them; search-world/questions.jsonl ships.")
     retriever: str = semantic("bm25", help="What finds passages: bm25, http, or an installed one.")
     retriever_options: dict[str, Any] = semantic({}, help="Options of the retriever.")
     system_prompt: str | None = semantic(None, help="Text before the question; none: the built-in one; empty: no text.")
@@ -54,7 +54,9 @@ class SearchEnvironment:
     def __init__(self, **options: Any) -> None:
         self.options = validated(SearchOptions, options, where="environment search, environment_options")
         self.turn_limit = self.options.turn_limit
-        self._questions = {question.id: question for question in load_questions(Path(self.options.questions))}
+        self._questions = {
+            question.id: question for question in load_questions(given_or_shipped(self.options.questions))
+        }
         self._retriever: Retriever | None = None
 
     def scenarios(self, split: str) -> Sequence[Scenario]:

@@ -1,4 +1,4 @@
-"""A passages file: JSON lines with a title and a text. Not here: finding any (``bm25``)."""
+"""A passages file: JSON lines with a title and a text, by its path or as it ships. Not here: finding any (``bm25``)."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -6,7 +6,19 @@ from typing import Any
 
 from dialrl.environment.search.retriever import Passage
 from dialrl.errors import InputError, MissingInputError
+from dialrl.resources import resource
 from dialrl.trajectory.importers.json_lines import parse_line
+
+
+def given_or_shipped(name: str) -> Path:
+    """The file ``name``, or the one that ships under it (search-world/questions.jsonl)."""
+    path = Path(name)
+    if path.exists():
+        return path
+    try:
+        return resource(name)
+    except MissingInputError:
+        return path
 
 
 def load_passages(path: Path) -> list[Passage]:
