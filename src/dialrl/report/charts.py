@@ -179,7 +179,7 @@ def _over_iterations(
 def _small_charts(rows: list[Row], x: Spec, field: str, name: str, tips: list[Spec], runs: Sequence[Run]) -> Spec:
     """One small chart a figure, each with its own scale, below one another."""
     figures = list(dict.fromkeys(row[name] for row in rows))
-    colour = {"color": marks.colour("run") if len(runs) > 1 else {"value": "#3b7dd8"}}
+    colour = {"color": marks.colour("run", columns=3) if len(runs) > 1 else {"value": "#3b7dd8"}}
     views = []
     for index, figure in enumerate(figures):
         last = index == len(figures) - 1

@@ -29,17 +29,18 @@ def number(field: str, title: str | None = None, **more: Any) -> Spec:
     return channel(field, "quantitative", title, **more)
 
 
-def colour(field: str, title: str | None = None, **more: Any) -> Spec:
-    """Colour by name, in the order the rows come, with a legend above the chart."""
+def colour(field: str, title: str | None = None, *, columns: Any = None) -> Spec:
+    """Colour by name, in the order the rows come, with a legend above the chart: one column where that is narrow."""
+    wide = {"expr": "width < 420 ? 1 : 3"}
     legend = {
         "orient": "top",
         "title": title,
         "symbolType": "circle",
         "symbolOpacity": 1,
         "labelLimit": 260,
-        "columns": 2,
+        "columns": columns or wide,
     }
-    return {"field": field, "type": "nominal", "sort": None, "legend": legend, **more}
+    return {"field": field, "type": "nominal", "sort": None, "legend": legend}
 
 
 def whole_axis(title: str, rows: Iterable[Row], field: str) -> Spec:
