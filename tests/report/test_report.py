@@ -11,7 +11,7 @@ import pytest
 from dialrl.errors import InputError, MissingExtraError, MissingInputError, OutputExistsError, UsageError
 from dialrl.report import page as pages
 from dialrl.report.config import ReportConfig
-from dialrl.report.dialogues import TokenBudget, dialogues_of
+from dialrl.report.dialogues import Budget, dialogues_of
 from dialrl.report.file_figures import file_figures
 from dialrl.report.overview import cards
 from dialrl.report.page import json_for_html, packed
@@ -123,7 +123,7 @@ def test_the_cards_of_a_run_say_before_after_and_best(run_directory):
 
 def test_a_dialogue_carries_what_is_known_and_nothing_else(tmp_path):
     rows = judged({"g": [(-7.0,)]})
-    (dialogue,) = dialogues_of(opened(tmp_path, rows), ReportConfig(), TokenBudget(0))
+    (dialogue,) = dialogues_of(opened(tmp_path, rows), ReportConfig(), Budget(ReportConfig()))
     assert dialogue == {
         "i": "g/0", "g": "g", "s": 0, "d": [-9.0], "e": "turn_limit",
         "t": [{"n": 0, "m": [["user", "Hello."]], "r": "Yes.", "w": 2.0, "p": [-7.0]}],
@@ -132,16 +132,25 @@ def test_a_dialogue_carries_what_is_known_and_nothing_else(tmp_path):
 
 def test_the_limit_keeps_whole_groups(tmp_path):
     given = opened(tmp_path, judged({"a": [(-7.0,)] * 3, "b": [(-7.0,)] * 2}))
-    shown = [d["i"] for d in dialogues_of(given, ReportConfig(dialogues=2), TokenBudget(0))]
+    shown = [d["i"] for d in dialogues_of(given, ReportConfig(dialogues=2), Budget(ReportConfig()))]
     assert shown == ["a/0", "a/1", "a/2"]
 
 
 def test_token_ids_go_in_as_long_as_the_budget_lasts(tmp_path):
     rows = [row("g", sample, reply_ids=[1, 2], prompt_ids=[3], reply_logprobs=[-0.126, -1.0]) for sample in (0, 1)]
-    budget = TokenBudget(4)
+    budget = Budget(ReportConfig(tokens=4))
     first, second = dialogues_of(opened(tmp_path, rows), ReportConfig(), budget)
     assert (first["t"][0]["k"], first["t"][0]["c"], first["t"][0]["q"]) == ([1, 2], [3], [-0.13, -1.0])
-    assert ("k" in second["t"][0], second["t"][0]["nk"], budget.dropped_dialogues) == (False, 2, 1)
+    assert ("k" in second["t"][0], second["t"][0]["nk"], budget.without_tokens) == (False, 2, 1)
+
+
+def test_judges_words_go_in_as_long_as_the_budget_lasts(tmp_path):
+    grades = [{"indicator": "C.Prog", "level": 1, "evidence": "four", "reasoning": "six..."}]
+    budget = Budget(ReportConfig(quotes=10))
+    given = opened(tmp_path, [row("g", sample, grades=grades) for sample in (0, 1)])
+    first, second = dialogues_of(given, ReportConfig(), budget)
+    assert first["t"][0]["l"] == [["C.Prog", 1, "four", "six..."]]
+    assert (second["t"][0]["l"], budget.without_quotes) == ([["C.Prog", 1]], 1)
 
 
 # the page -----------------------------------------------------------------------------------------------------------

@@ -23,25 +23,33 @@ _NEVER_SHOWN = (
 )  # fmt: skip
 
 
-class TokenBudget:
-    """How many token ids may still go into the page."""
+class Budget:
+    """How many token ids and how many characters of judges' words may still go into the page."""
 
-    def __init__(self, tokens: int) -> None:
-        self.left = tokens
+    def __init__(self, config: ReportConfig) -> None:
+        self.tokens, self.quotes = config.tokens, config.quotes
         self.seen: set[int] = set()
-        self.dropped_dialogues = 0
+        self.without_tokens = self.without_quotes = 0
 
-    def takes(self, rows: Sequence[Row]) -> bool:
+    def takes_tokens(self, rows: Sequence[Row]) -> bool:
         """Whether this dialogue's ids go in; counts them if so."""
         needed = sum(len(row.get("reply_ids") or ()) + len(row.get("prompt_ids") or ()) for row in rows)
-        if needed > self.left:
-            self.dropped_dialogues += 1
-            return False
-        self.left -= needed
-        return True
+        fits = needed <= self.tokens
+        self.tokens -= needed if fits else 0
+        self.without_tokens += not fits
+        return fits
+
+    def takes_quotes(self, rows: Sequence[Row]) -> bool:
+        """Whether this dialogue's evidence and reasoning go in; counts them if so."""
+        grades = [grade for row in rows for grade in row.get("grades") or ()]
+        needed = sum(len(grade["evidence"] or "") + len(grade["reasoning"] or "") for grade in grades)
+        fits = needed <= self.quotes
+        self.quotes -= needed if fits else 0
+        self.without_quotes += not fits
+        return fits
 
 
-def dialogues_of(given: DialogueSet, config: ReportConfig, budget: TokenBudget) -> Iterator[dict[str, Any]]:
+def dialogues_of(given: DialogueSet, config: ReportConfig, budget: Budget) -> Iterator[dict[str, Any]]:
     """The first dialogues of a file, whole groups, until there are ``config.dialogues``."""
     names = [name for name in given.source.names if name not in _NEVER_SHOWN and not name.startswith("reward_")]
     shown, last_group = 0, None
@@ -53,14 +61,14 @@ def dialogues_of(given: DialogueSet, config: ReportConfig, budget: TokenBudget) 
             yield _dialogue(rows, budget)
 
 
-def _dialogue(rows: Sequence[Row], budget: TokenBudget) -> dict[str, Any]:
+def _dialogue(rows: Sequence[Row], budget: Budget) -> dict[str, Any]:
     first, last = rows[0], rows[-1]
     gains = None if "reward" in first else dialogue_gains(rows)
-    with_tokens = budget.takes(rows)
+    with_tokens, with_quotes = budget.takes_tokens(rows), budget.takes_quotes(rows)
     turns = []
     for index, row in enumerate(rows):
         reward = row.get("reward") if gains is None else float(gains[index])
-        turns.append(_turn(row, reward, budget if with_tokens else None))
+        turns.append(_turn(row, reward, budget if with_tokens else None, with_quotes=with_quotes))
     return _present(
         {
             "i": f"{first['group_id']}/{first['sample']}",
@@ -77,7 +85,7 @@ def _dialogue(rows: Sequence[Row], budget: TokenBudget) -> dict[str, Any]:
     )
 
 
-def _turn(row: Row, reward: float | None, budget: TokenBudget | None) -> dict[str, Any]:
+def _turn(row: Row, reward: float | None, budget: Budget | None, *, with_quotes: bool) -> dict[str, Any]:
     terms = {
         name.removeprefix("advantage_"): _rounded(value)
         for name, value in row.items()
@@ -95,7 +103,7 @@ def _turn(row: Row, reward: float | None, budget: TokenBudget | None) -> dict[st
             "x": terms,
             "p": row.get("position"),
             "pe": 1 if row.get("position_estimated") else None,
-            "l": _grades(row.get("grades")),
+            "l": _grades(row.get("grades"), with_quotes=with_quotes),
             "js": row.get("judge_status") if row.get("judge_status") != "ok" else None,
             "je": row.get("judge_error"),
             "fl": row.get("flags"),
@@ -108,7 +116,7 @@ def _turn(row: Row, reward: float | None, budget: TokenBudget | None) -> dict[st
     )
 
 
-def _tokens(row: Row, budget: TokenBudget) -> dict[str, Any]:
+def _tokens(row: Row, budget: Budget) -> dict[str, Any]:
     ids, context = row.get("reply_ids") or (), row.get("prompt_ids") or ()
     budget.seen.update(ids, context)
     logprobs = row.get("reply_logprobs") or ()
@@ -119,9 +127,11 @@ def _messages(messages: Any) -> list[list[str]]:
     return [[m["name"] or m["role"], m["content"] or ""] for m in messages or ()]
 
 
-def _grades(grades: Any) -> list[list[Any]]:
+def _grades(grades: Any, *, with_quotes: bool) -> list[list[Any]]:
     """Levels with a word on them, or other than 0; evidence and reasoning cut off where there are none."""
     kept = [g for g in grades or () if g["level"] or g["evidence"]]
+    if not with_quotes:
+        return [[g["indicator"], g["level"]] for g in kept]
     rows = [[g["indicator"], g["level"], g["evidence"], g["reasoning"]] for g in kept]
     return [row if row[3] else row[:3] if row[2] else row[:2] for row in rows]
 

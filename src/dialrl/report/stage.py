@@ -9,7 +9,7 @@ from pathlib import Path
 from dialrl.progress import SILENT, Progress
 from dialrl.report.charts import file_charts, run_charts
 from dialrl.report.config import ReportConfig
-from dialrl.report.dialogues import TokenBudget, dialogues_of
+from dialrl.report.dialogues import Budget, dialogues_of
 from dialrl.report.file_figures import FileFigures, file_figures
 from dialrl.report.overview import cards, warnings
 from dialrl.report.page import plotting_library, render
@@ -37,7 +37,7 @@ def report(
     given = sort_out(inputs)
     plotting_library()
     progress.start("report", len(given.sets), "files")
-    figures, sets, budget = [], [], TokenBudget(config.tokens)
+    figures, sets, budget = [], [], Budget(config)
     for one in given.sets:
         figures.append(file_figures(one))
         sets.append(list(dialogues_of(one, config, budget)))
@@ -69,7 +69,7 @@ def _described(given: DialogueSet, figures: FileFigures, shown: int) -> dict[str
 
 
 def _summary(
-    output: Path, given: Given, figures: Sequence[FileFigures], shown: Sequence[int], charts: int, budget: TokenBudget
+    output: Path, given: Given, figures: Sequence[FileFigures], shown: Sequence[int], charts: int, budget: Budget
 ) -> StageSummary:
     total = sum(f.counts["dialogues"] for f in figures)
     lines = []
@@ -78,7 +78,11 @@ def _summary(
             f"{total - sum(shown)} of {total} dialogues are counted in the charts but cannot be opened; --dialogues N"
             " takes more."
         )
-    if budget.dropped_dialogues:
-        lines.append(f"{budget.dropped_dialogues} dialogues show no token ids; --tokens N takes more.")
+    for number, what, flag in (
+        (budget.without_tokens, "token ids", "--tokens"),
+        (budget.without_quotes, "evidence nor reasoning", "--quotes"),
+    ):
+        if number:
+            lines.append(f"{number} dialogues show no {what}; {flag} N takes more.")
     counts = {"runs": len(given.runs), "files": len(given.sets), "charts": charts, "dialogues": sum(shown)}
     return StageSummary("report", output, {**counts, "bytes": output.stat().st_size}, warnings=tuple(lines))
