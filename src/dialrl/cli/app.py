@@ -39,7 +39,7 @@ COMMANDS: dict[str, Entry] = {
     "report": Entry("report", LOOK, "One page, without a network, that shows runs and files: charts, every dialogue."),
     "compare": Entry("compare", LOOK, "Policies or advantage presets side by side, with intervals."),
     "inspect": Entry("inspecting", LOOK, "What is in a trajectory file."),
-    "scenarios": Entry("scenarios", LOOK, "List and show the scenarios of an environment."),
+    "scenarios": Entry("scenarios", LOOK, "Scenarios of an environment, support cards: list, show, validate, split."),
     "demo-policy": Entry("demo_policy", LOOK, "Build the tiny base policy of the demo world."),
     "lab": Entry("lab", LOOK, "Credit rules compared in the demo world: fast, reference."),
 }

@@ -1,31 +1,65 @@
-"""``dialrl scenarios``: the scenarios of an environment."""
+"""``dialrl scenarios``: the scenarios of an environment, and support cards as files."""
 
 import json
+from collections import Counter
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from dialrl.cli.app import Entry
 from dialrl.cli.command import Call, add_command, option
 from dialrl.cli.plain_text import clean
+from dialrl.errors import InputError, UsageError
+from dialrl.scenario.card_config import SplitConfig
 from dialrl.summary import StageSummary
+
+if TYPE_CHECKING:
+    from dialrl.state.rubric import Rubric
 
 _LONGEST_FACT = 60
 _ENVIRONMENT = option("environment", str, "The environment.", default="demo")
+_CARDS = option("cards", str, "File or folder of cards of your own (environment support).")
+_FILES = "Files or folders of cards: YAML, JSON, JSONL, markdown."
 
 
 def register(app: typer.Typer, name: str, entry: Entry) -> None:
     group = typer.Typer(help=entry.help, no_args_is_help=True, rich_markup_mode="rich")
     split = option("split", str, "The split: train or test.", default="train")
-    add_command(group, "list", listing, help="List the scenarios of a split.", extras=(_ENVIRONMENT, split))
+    add_command(group, "list", listing, help="List the scenarios of a split.", extras=(_ENVIRONMENT, split, _CARDS))
     wanted = option("id", str, "The scenario's id.", default=..., flags=("--id",))
-    add_command(group, "show", show, help="Show one scenario card.", extras=(_ENVIRONMENT, wanted))
+    add_command(group, "show", show, help="Show one scenario card.", extras=(_ENVIRONMENT, wanted, _CARDS))
+    rubric = option("rubric", str, "The rubric whose deficit items the cards name.", default="support")
+    add_command(
+        group,
+        "validate",
+        validate,
+        help="Check support cards: fields, levels, ids, and that no training card is a test card.",
+        inputs=_FILES,
+        extras=(rubric,),
+    )
+    add_command(
+        group,
+        "split",
+        divide,
+        help="Divide support cards into train and test; any readable form in, YAML out.",
+        config=SplitConfig,
+        section="scenarios-split",
+        inputs=_FILES,
+        output="required",
+    )
     app.add_typer(group, name=name, rich_help_panel=entry.panel)
 
 
-def listing(call: Call) -> StageSummary | None:
+def _environment(call: Call) -> Any:
     from dialrl.environment.registry import open_environment
 
-    scenarios = open_environment(call.extras["environment"]).scenarios(call.extras["split"])
+    cards = call.extras["cards"]
+    return open_environment(call.extras["environment"], {} if cards is None else {"cards": cards})
+
+
+def listing(call: Call) -> StageSummary | None:
+    scenarios = _environment(call).scenarios(call.extras["split"])
     if call.as_json:
         cards = [{"scenario_id": s.scenario_id, "split": s.split, **s.card} for s in scenarios]
         typer.echo(json.dumps({"scenarios": cards}))
@@ -38,10 +72,52 @@ def listing(call: Call) -> StageSummary | None:
 
 
 def show(call: Call) -> StageSummary:
-    from dialrl.environment.registry import open_environment
-
-    scenario = open_environment(call.extras["environment"]).find(call.extras["id"])
+    scenario = _environment(call).find(call.extras["id"])
     return StageSummary("scenarios show", figures={"scenario_id": scenario.scenario_id, "card": scenario.card})
+
+
+def validate(call: Call) -> StageSummary:
+    from dialrl.scenario.cards import load_all
+    from dialrl.scenario.split import refuse_test_cards
+    from dialrl.state.rubric import load_rubric
+
+    cards = load_all(call.inputs)
+    rubric = load_rubric(call.extras["rubric"])
+    for card in cards:
+        if card.deficit is not None:
+            _check_deficit(card.id, card.deficit, rubric)
+    refuse_test_cards([c for c in cards if c.split == "train"], [c for c in cards if c.split == "test"])
+    named = {
+        name: dict(sorted(Counter(getattr(card, name) for card in cards).items()))
+        for name in ("split", "language", "crisis")
+    }
+    genders = dict(sorted(Counter(card.person.gender for card in cards).items()))
+    ages = {"youngest": min(c.person.age for c in cards), "oldest": max(c.person.age for c in cards)}
+    return StageSummary(
+        "scenarios validate", counts={"cards": len(cards)}, figures={**named, "gender": genders, "age": ages}
+    )
+
+
+def _check_deficit(card: str, levels: Mapping[str, int], rubric: "Rubric") -> None:
+    """Raise InputError naming the card whose deficit is not one of the rubric."""
+    try:
+        rubric.deficit_from_levels(levels)
+    except InputError as error:
+        raise InputError(f"Card '{card}', field 'deficit': {error}") from None
+
+
+def divide(call: Call) -> StageSummary:
+    from dialrl.scenario.cards import cards_text, load_all
+    from dialrl.scenario.split import assign_split
+    from dialrl.trajectory.atomic import write_text
+    from dialrl.trajectory.writer import refuse_existing
+
+    if call.target.suffix not in (".yaml", ".yml"):
+        raise UsageError(f"-o '{call.target}': cards are written as YAML; give a name that ends in .yaml.")
+    refuse_existing(call.target, overwrite=call.overwrite)
+    cards = assign_split(load_all(call.inputs), call.config.test_share, call.config.seed)
+    write_text(call.target, cards_text(cards))
+    return StageSummary("scenarios split", call.target, counts=dict(Counter(card.split for card in cards)))
 
 
 def _is_fact(name: str, value: object) -> bool:

@@ -1,6 +1,7 @@
-"""Support cards as files: one card or many a file, YAML, JSON or JSONL; a folder holds any number of them.
+"""Support cards as files: one card or many a file, YAML, JSON, JSONL or markdown; a folder holds any number of them.
 
-Not here: what a card is (``support_card``), and which are kept out of training (``split``).
+Not here: other shapes of a card (``card_imports``), what a card is (``support_card``), and which are kept out of
+training (``split``).
 """
 
 import json
@@ -10,29 +11,33 @@ from typing import Any
 
 from dialrl.errors import InputError, MissingInputError
 from dialrl.resources import resource
+from dialrl.scenario.card_imports import card_values, is_flat, nested
 from dialrl.scenario.support_card import SupportCard, read_card
 
 SHIPPED = "cards"
-_SUFFIXES = (".yaml", ".yml", ".json", ".jsonl")
+_SUFFIXES = (".yaml", ".yml", ".json", ".jsonl", ".md")
 
 
 def load_cards(place: str | Path | None = None) -> list[SupportCard]:
-    """The cards in a file or folder (None: the shipped ones), by id.
+    """The cards in a file or folder (None: the shipped ones), by id."""
+    return load_all([resource(SHIPPED) if place is None else Path(place)])
+
+
+def load_all(places: Sequence[Path]) -> list[SupportCard]:
+    """The cards in files and folders, by id.
 
     Raises InputError naming file, card and field for a card that is none, and both files of an id that stands twice.
     """
-    root = resource(SHIPPED) if place is None else Path(place)
-    if not root.exists():
-        raise MissingInputError(f"There are no cards at '{root}'. Give a file or folder of {', '.join(_SUFFIXES)}.")
     found: dict[str, tuple[SupportCard, Path]] = {}
-    for file in _files(root):
+    for file in (file for place in places for file in _files(place)):
         for number, values in enumerate(_values(file)):
-            card = read_card(values, f"'{file}', number {number}")
+            card = read_card(nested(values) if is_flat(values) else values, f"'{file}', number {number}")
             if card.id in found:
                 raise InputError(f"The card '{card.id}' stands in '{found[card.id][1]}' and in '{file}'. Rename one.")
             found[card.id] = (card, file)
     if not found:
-        raise InputError(f"'{root}' holds no cards. Give a file or folder of {', '.join(_SUFFIXES)}.")
+        where = ", ".join(f"'{place}'" for place in places)
+        raise InputError(f"There are no cards in {where}. Give a file or folder of {', '.join(_SUFFIXES)}.")
     return [found[identity][0] for identity in sorted(found)]
 
 
@@ -45,6 +50,8 @@ def cards_text(cards: Sequence[SupportCard]) -> str:
 
 
 def _files(root: Path) -> list[Path]:
+    if not root.exists():
+        raise MissingInputError(f"There are no cards at '{root}'. Give a file or folder of {', '.join(_SUFFIXES)}.")
     if root.is_file():
         return [root]
     return sorted(path for path in root.rglob("*") if path.suffix in _SUFFIXES)
@@ -54,6 +61,9 @@ def _values(file: Path) -> Iterator[Any]:
     """The cards of one file: a mapping with ``cards``, a list, or one card; JSONL has one a line."""
     try:
         text = file.read_text(encoding="utf-8")
+        if file.suffix == ".md":
+            yield card_values(text, file.stem)
+            return
         if file.suffix == ".jsonl":
             yield from (json.loads(line) for line in text.splitlines() if line.strip())
             return
