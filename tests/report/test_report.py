@@ -99,6 +99,16 @@ def test_reward_by_turn_before_returns_is_the_distance_gained(tmp_path):
     assert (figures.counts["groups"], figures.counts["dialogues"], figures.counts["turns"]) == (1, 2, 4)
 
 
+def test_length_by_turn_is_in_tokens_or_without_ids_in_characters(tmp_path):
+    rows = [row("g", 0, 0, reply="好的。", reply_ids=[1, 2]), row("g", 0, 1, reply="ok", reply_ids=[3])]
+    figures = file_figures(opened(tmp_path, rows))
+    assert (figures.length_unit, [entry["mean"] for entry in figures.length_by_turn]) == ("tokens", [2.0, 1.0])
+    for entry in rows:
+        del entry["reply_ids"]
+    figures = file_figures(opened(tmp_path, rows))
+    assert (figures.length_unit, [entry["mean"] for entry in figures.length_by_turn]) == ("characters", [3.0, 2.0])
+
+
 def test_the_histogram_of_each_term_adds_up(run_directory):
     figures = file_figures(sort_out([run_directory / "0001" / "advantage.parquet"]).sets[0])
     shares: dict[str, float] = {}

@@ -80,7 +80,7 @@ def file_charts(files: Sequence[FileFigures]) -> list[Chart]:
     """Charts of the trajectory files: by turn, advantages, flags, judge."""
     return [
         *_by_turn("reward-by-turn", "Reward by turn", "Mean reward", [r for f in files for r in f.reward_by_turn]),
-        *_by_turn("length-by-turn", "Length by turn", "Tokens a reply", [r for f in files for r in f.length_by_turn]),
+        *_length_by_turn(files),
         *_advantage_histogram(files),
         *_advantage_by_turn(files),
         *_counted(
@@ -226,7 +226,7 @@ def _stage_seconds(runs: Sequence[Run]) -> list[Chart]:
 def _by_turn(identifier: str, title: str, what: str, rows: list[Row]) -> list[Chart]:
     if not rows:
         return []
-    x = marks.number("turn", axis=marks.whole_axis("Turn", rows, "turn"))
+    x = marks.number("turn", scale={"zero": False, "nice": False}, axis=marks.whole_axis("Turn", rows, "turn"))
     y = marks.number("mean", what, scale={"zero": False})
     name = marks.colour("set")
     tips = marks.tooltip(
@@ -244,6 +244,13 @@ def _by_turn(identifier: str, title: str, what: str, rows: list[Row]) -> list[Ch
     ]
     caption = "Mean over dialogues with its 95 % interval; later turns may rest on fewer dialogues."
     return [Chart(identifier, LEARNING, title, caption, marks.chart(rows, layer=layers))]
+
+
+def _length_by_turn(files: Sequence[FileFigures]) -> list[Chart]:
+    """In tokens where any file has them (the others are left out), else in characters."""
+    unit = "tokens" if any(f.length_unit == "tokens" for f in files) else "characters"
+    rows: list[Row] = [row for f in files if f.length_unit == unit for row in f.length_by_turn]
+    return _by_turn("length-by-turn", "Length by turn", f"{unit.capitalize()} a reply", rows)
 
 
 def _advantage_histogram(files: Sequence[FileFigures]) -> list[Chart]:
@@ -276,7 +283,7 @@ def _advantage_by_turn(files: Sequence[FileFigures]) -> list[Chart]:
     rows = [_labelled(row, files) for f in files for row in f.advantage_by_turn]
     if not rows:
         return []
-    x = marks.number("turn", axis=marks.whole_axis("Turn", rows, "turn"))
+    x = marks.number("turn", scale={"zero": False, "nice": False}, axis=marks.whole_axis("Turn", rows, "turn"))
     name = marks.colour("term")
     tips = marks.tooltip(("term", "preset", ""), ("turn", "turn", "d"), ("middle", "median", ".2f"))
     tips += marks.tooltip(("low", "10 % below", ".2f"), ("high", "90 % below", ".2f"))
@@ -339,7 +346,7 @@ def _levels(files: Sequence[FileFigures]) -> list[Chart]:
         yOffset={"field": "set", "sort": None},
     )
     caption = "How often each level other than 0 was given. A judge that always gives the same teaches nothing."
-    return [Chart("levels", HEALTH, "Grades given", caption, {**spec, "height": {"step": 9}})]
+    return [Chart("levels", HEALTH, "Grades given", caption, {**spec, "height": {"step": max(8, 18 // len(files))}})]
 
 
 def _usage(files: Sequence[FileFigures]) -> list[Chart]:

@@ -32,6 +32,7 @@ class FileFigures:
     name: str
     preset: str
     reward_by_turn: list[Row] = field(default_factory=list)
+    length_unit: str = "tokens"
     length_by_turn: list[Row] = field(default_factory=list)
     advantages: list[Row] = field(default_factory=list)
     advantage_by_turn: list[Row] = field(default_factory=list)
@@ -51,6 +52,7 @@ class _Gathered:
         self.turns: list[npt.NDArray[np.int64]] = []
         self.rewards: list[Floats] = []
         self.lengths: list[Floats] = []
+        self.length_unit: str | None = None
         self.by_term: dict[str, list[Floats]] = {term: [] for term in self.terms}
         self.counted: dict[str, Counter[Any]] = {
             name: Counter() for name in ("flags", "judge", "levels", "usage", "counts")
@@ -60,7 +62,9 @@ class _Gathered:
         layout = Layout.of(table)
         self.turns.append(layout.turn)
         self.rewards.append(gains_of(table, layout))
-        self.lengths.append(_lengths(table))
+        if self.length_unit is None:
+            self.length_unit = _length_unit(table)
+        self.lengths.append(_lengths(table, self.length_unit))
         for term in self.terms:
             self.by_term[term].append(floats(table[term]))
         self.counted["counts"].update(groups=layout.groups, dialogues=layout.dialogues, turns=layout.rows)
@@ -109,6 +113,7 @@ def file_figures(given: DialogueSet) -> FileFigures:
         name,
         preset,
         reward_by_turn=_by_turn(name, turn, np.concatenate(gathered.rewards)),
+        length_unit=gathered.length_unit or "tokens",
         length_by_turn=_by_turn(name, turn, np.concatenate(gathered.lengths)),
         advantages=_histograms(name, preset, values),
         advantage_by_turn=_quantiles(name, preset, turn, values.get("advantage")),
@@ -129,13 +134,17 @@ def term_name(column: str, preset: str) -> str:
     return preset if column == "advantage" else f"{preset}: {column.removeprefix('advantage_')}"
 
 
-def _lengths(table: pa.Table) -> Floats:
-    """Sampled tokens of each turn, or words where there are no ids (NaN without either)."""
-    if "reply_ids" in table.column_names and table["reply_ids"].null_count < table.num_rows:
+def _length_unit(table: pa.Table) -> str:
+    """What replies are measured in: what is known of the first turns, published dialogues have no ids."""
+    has_ids = "reply_ids" in table.column_names and table["reply_ids"].null_count < table.num_rows
+    return "tokens" if has_ids else "characters"
+
+
+def _lengths(table: pa.Table, unit: str) -> Floats:
+    """Sampled tokens of each turn, or characters where there are no ids (NaN without either)."""
+    if unit == "tokens":
         return floats(pc.list_value_length(table["reply_ids"]))
-    if "reply" not in table.column_names:
-        return np.full(table.num_rows, np.nan)
-    return np.array([np.nan if text is None else len(text.split()) for text in table["reply"].to_pylist()])
+    return floats(pc.utf8_length(table["reply"])) if "reply" in table.column_names else np.full(table.num_rows, np.nan)
 
 
 def _values(column: Any) -> dict[str, int]:
