@@ -26,7 +26,7 @@ ASK        asks, naming what the user said      answered or told: 0; refused: A.
 RESONATE   names the told detail                C.Prog 2, A.Prog 2                                       3 times
 EMPOWER    the same, with encouragement/advice  P.Prog 2; raw or used up: P.Neg -1                       3 times
 GENERIC    none of these                        C.Neg -1
-REPEAT     the reply before, word for word      A.Neg -1
+REPEAT     an earlier reply word for word       A.Neg -1
 GARBLED    too long, stutters, or names what    C.Neg -2, A.Neg -1
            the user never said
 ========== ==================================== ======================================================== ============

@@ -33,7 +33,7 @@ class Act(IntEnum):
     RESONATE = 6  # names the told detail
     EMPOWER = 7  # names the told detail, with encouragement or advice
     GENERIC = 8  # says nothing that belongs to this user
-    REPEAT = 9  # the reply just before, word for word
+    REPEAT = 9  # an earlier reply, word for word
     GARBLED = 10  # too long, stuttering, or names what the user never said
 
 
@@ -48,7 +48,7 @@ class ReplyFeatures:
     empty: bool
     garbled: bool
     off_topic: bool
-    repeats_last: bool
+    repeats_earlier: bool
     names_feeling: bool
     names_topic: bool
     names_detail: bool
@@ -63,7 +63,7 @@ class ReplyFeatures:
             return Act.SILENT
         if self.garbled or self.off_topic:
             return Act.GARBLED
-        if self.repeats_last:
+        if self.repeats_earlier:
             return Act.REPEAT
         if self.asks:
             return Act.ASK if self.names_topic or self.names_feeling or self.names_detail else Act.GENERIC
@@ -105,12 +105,12 @@ def features(reply: str, transcript: Sequence[Message]) -> ReplyFeatures:
     words = words_of(reply)
     spoken = frozenset(words)
     known = heard(transcript)
-    last = next((words_of(line.content) for line in reversed(transcript) if line.role == "assistant"), None)
+    earlier = {words_of(line.content) for line in transcript if line.role == "assistant"}
     return ReplyFeatures(
         empty=not words and not reply.strip(),
         garbled=_is_garbled(reply, words),
         off_topic=any(spoken & (SLOT_WORDS[kind] - known[kind]) for kind in SLOT_WORDS),
-        repeats_last=words == last,
+        repeats_earlier=words in earlier,
         names_feeling=bool(spoken & known["feeling"]),
         names_topic=bool(spoken & known["topic"]),
         names_detail=bool(spoken & known["detail"]),
