@@ -219,6 +219,7 @@ class DialogueRun:
         call = live.judge.grade(self.plan.group.scenario, self._dialogue, reply.turn, seed)
         verdict = await ask(call, live.rubric, timeout_seconds=setting.call_timeout_seconds)
         row.update(self._grader.add(verdict, turn=reply.turn))
+        row["usage"] = [*row["usage"], *map(vars, verdict.usage)]
         return DialogueState(self._grader.deficit, self._grader.position, self._grader.stop_reason)
 
     def _end(self, step: EnvironmentStep) -> list[Row]:

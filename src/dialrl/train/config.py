@@ -57,6 +57,15 @@ class PipelineConfig(StageConfig):
             return values
         return {**values, "evaluate": evaluation_values(values)}
 
+    @model_validator(mode="after")
+    def _trains_on_no_test_scenario(self) -> "PipelineConfig":
+        if self.rollout.split == self.evaluate.split:
+            raise ValueError(
+                f"rollout.split and evaluate.split are both '{self.rollout.split}': what is trained on cannot be tested"
+                " on. Train on 'train', evaluate on 'test'"
+            )
+        return self
+
     def identity(self) -> dict[str, Any]:
         """Everything the run's result depends on; the length of a run with a constant learning rate may grow."""
         sections = {name: getattr(self, name) for name in type(self).model_fields if name != "policy"}
