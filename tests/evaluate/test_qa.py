@@ -80,6 +80,16 @@ def test_dialogues_are_read_by_their_last_reply(tmp_path, questions):
     assert summary.figures["by_source"]["nq"]["exact_match"] == 50.0
 
 
+def test_a_split_of_the_questions_is_scored_alone(tmp_path):
+    path = lines(tmp_path / "q.jsonl", {**QUESTIONS[0], "split": "train"}, QUESTIONS[2])
+    only = {"config": QaConfig(resamples=5, split="test")}
+    assert scored(tmp_path, path, ("t1", "the end"), **only).counts["questions"] == 1
+    with pytest.raises(InputError, match="'n1', which is none of the 1 questions"):
+        scored(tmp_path, path, ("n1", "New York"), config=QaConfig(resamples=5, split="test"))
+    with pytest.raises(InputError, match="no questions of the split 'dev'; it has: test, train"):
+        scored(tmp_path, path, ("t1", "x"), config=QaConfig(split="dev"))
+
+
 @pytest.mark.parametrize("kind", ["questions", "dialogues"])
 def test_ids_seen_in_training_are_refused(tmp_path, questions, kind):
     seen = (

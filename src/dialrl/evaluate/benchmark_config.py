@@ -75,6 +75,8 @@ class SageConfig(_Benchmark):
 class QaConfig(_Benchmark):
     """How stored answers to questions are scored (docs/benchmarks/qa.md)."""
 
+    split: str | None = semantic(None, help="Score the questions of this split only (test); none: all that were given.")
+
 
 class AgreementConfig(StageConfig):
     """How the grades of several judges, or of one judge twice, are compared (docs/benchmarks/agreement.md)."""

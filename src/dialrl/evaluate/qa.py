@@ -52,7 +52,7 @@ def evaluate_qa(
     in ``training``.
     """
     config = config or QaConfig()
-    asked = load_questions(questions)
+    asked = _of_split(load_questions(questions), config.split, questions)
     seen = refuse_seen(asked, training)
     held = asked[: config.limit]
     scored = _scored(held, load_answers(answers), {question.id for question in asked}, answers)
@@ -66,6 +66,14 @@ def evaluate_qa(
         "training_ids_checked": seen,
     }
     return StageSummary("evaluate qa", output, counts, _figures(scored, config), _warnings(counts, config))
+
+
+def _of_split(questions: list[Question], split: str | None, place: Path) -> list[Question]:
+    found = [question for question in questions if split in (None, question.split)]
+    if not found:
+        known = sorted({question.split for question in questions})
+        raise InputError(f"'{place}' has no questions of the split '{split}'; it has: {', '.join(known)}.")
+    return found
 
 
 def _scored(held: Sequence[Question], answers: Sequence[StoredAnswer], known: set[str], place: Path) -> list[_Scored]:
@@ -121,7 +129,7 @@ def _figures(scored: Sequence[_Scored], config: QaConfig) -> dict[str, Any]:
             for name in names
         },
         "over_all_answers": _named(np.concatenate(list(value_DM.values())).mean(axis=0)),
-        "settings": {"limit": config.limit, "resamples": config.resamples, "seed": config.seed},
+        "settings": {"split": config.split, "limit": config.limit, "resamples": config.resamples, "seed": config.seed},
     }
 
 
