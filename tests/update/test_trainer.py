@@ -267,6 +267,19 @@ def test_a_model_that_gives_nan_names_the_token_and_keeps_the_good_policy(
     assert Trainer.open(policy, UpdateConfig(**BASE)).digest == policy_digest(policy)
 
 
+def test_a_gradient_that_is_not_finite_names_its_dialogue_and_turns(policy: Path, tmp_path: Path) -> None:
+    rows = [
+        turn_row(group, 0, turn, [1, 2], [3, 4], advantage=1e150 if (group, turn) == ("g1", 1) else 1.0)
+        for group in ("g0", "g1", "g2")
+        for turn in range(2)
+    ]
+    trainer = Trainer.open(policy, UpdateConfig(**BASE))
+    before = {name: p.detach().clone() for name, p in trainer.learner.model.named_parameters()}
+    with pytest.raises(NumericalError, match=r"First of dialogue 'g1/0', turns 0 to 1\. The step was not made"):
+        trainer.step_file(write_advantages(tmp_path / "a.parquet", rows))
+    assert all(torch.equal(p, before[name]) for name, p in trainer.learner.model.named_parameters())
+
+
 def test_the_last_token_of_the_prompt_gets_its_gradient_from_the_first_reply_token(policy: Path) -> None:
     """The reply's first token is predicted at the prompt's last place; later prompts get none of their own."""
     model = load_model(policy, LoadingSettings())
@@ -276,8 +289,8 @@ def test_the_last_token_of_the_prompt_gets_its_gradient_from_the_first_reply_tok
         output.retain_grad()
         embeddings.append(output)
 
-    model.get_input_embeddings().register_forward_hook(keep)
     learner = Learner(model, UpdateConfig(**BASE))
+    model.get_input_embeddings().register_forward_hook(keep)
     turn = Turn("g/0", 0, 0, np.array([4, 5, 6]), np.array([7]), np.array([-1.0]), 1.0, False, True, None)
     data = training_data(list(build_sequences([turn], lambda _: True, Limits(256))))
     list(learner.train(data, plan_steps(data, learner.config, step=0), 1e-3))

@@ -1,5 +1,6 @@
 """``dialrl update``."""
 
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -46,7 +47,7 @@ def _memory(config: UpdateConfig, values: Mapping[str, Any]) -> Sequence[str]:
     return memory_lines(config, Path(find_policy(values["policy"])))
 
 
-def run(call: Call) -> StageSummary:
+def run(call: Call) -> StageSummary | None:
     from dialrl.model.find import find_policy
     from dialrl.update.stage import update_policy
 
@@ -54,7 +55,7 @@ def run(call: Call) -> StageSummary:
     if total_steps is None and call.config_file is not None:
         total_steps = read_yaml_section(call.config_file, "train").get("iterations")
     policy = find_policy(call.extras["policy"])
-    return update_policy(
+    summary = update_policy(
         call.inputs,
         policy,
         call.target,
@@ -64,3 +65,4 @@ def run(call: Call) -> StageSummary:
         resume=call.resume,
         progress=call.progress,
     )
+    return summary if os.environ.get("RANK", "0") == "0" else None  # torchrun's first process speaks for all

@@ -53,8 +53,6 @@ def base_of(policy: Path) -> Path | None:
         return None
     content = json.loads(file.read_text(encoding="utf-8"))
     base = Path(content["path"])
-    if not base.is_absolute():
-        base = file.parent / base
     if not (base / "config.json").is_file():
         raise InputError(f"The adapter of '{policy}' belongs to the base model '{base}', which does not exist.")
     if (found := policy_digest(base)) != content["digest"]:
@@ -87,12 +85,12 @@ def save_adapter(model: Any, config: UpdateConfig, base: Path, directory: Path) 
     save_file({_stored(name): tensor.detach().cpu().contiguous() for name, tensor in weights}, folder / _WEIGHTS)
     settings = _settings(config)
     settings.target_modules = sorted({name.split(".lora_")[0].rsplit(".", 1)[-1] for name, _ in weights})
-    settings.base_model_name_or_path = str(base)
+    settings.base_model_name_or_path = str(base.resolve())
     settings.inference_mode = True
     settings.save_pretrained(folder)
     content = json.loads((folder / _CONFIG).read_text(encoding="utf-8"))
     (folder / _CONFIG).write_text(json.dumps(content, indent=2, sort_keys=True) + "\n", encoding="utf-8")
-    about = {"path": str(base), "digest": policy_digest(base)}
+    about = {"path": str(base.resolve()), "digest": policy_digest(base)}
     (folder / _BASE).write_text(json.dumps(about, indent=2) + "\n", encoding="utf-8")
 
 

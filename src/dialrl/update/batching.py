@@ -54,3 +54,23 @@ def _by_dialogue(data: TrainingData, sequences: Sequence[int]) -> list[list[int]
     for index in sequences:
         units.setdefault(int(data.sequence_dialogue[index]), []).append(index)
     return list(units.values())
+
+
+def deal(costs: Sequence[int], processes: int) -> list[list[int | None]]:
+    """Indices of forward passes for each process: as many for each (None: none is left), their costs balanced.
+
+    Sharded weights are gathered by all processes together, so all make equally many passes. The costliest goes to the
+    process with least to do that has room.
+
+    >>> deal([5, 4, 3, 3, 1], processes=2)
+    [[0, 3, None], [1, 2, 4]]
+    """
+    rounds = -(-len(costs) // processes)
+    dealt: list[list[int | None]] = [[] for _ in range(processes)]
+    load = [0] * processes
+    for index in sorted(range(len(costs)), key=lambda index: (-costs[index], index)):
+        free = [number for number in range(processes) if len(dealt[number]) < rounds]
+        chosen = min(free, key=lambda number: (load[number], number))
+        dealt[chosen].append(index)
+        load[chosen] += costs[index]
+    return [one + [None] * (rounds - len(one)) for one in dealt]

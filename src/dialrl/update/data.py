@@ -77,6 +77,12 @@ class TrainingData:
         dialogue = self.dialogues[int(self.turn_dialogue[turn])]
         return f"dialogue '{dialogue}', turn {self.turn_number[turn]}, token {token - int(self.turn_tokens[turn])}"
 
+    def name_sequence(self, sequence: int) -> str:
+        """How errors name a sequence: dialogue, first and last trained turn."""
+        turns = self.turn_number[self.sequence_turns[sequence] : self.sequence_turns[sequence + 1]]
+        dialogue = self.dialogues[int(self.sequence_dialogue[sequence])]
+        return f"dialogue '{dialogue}', turns {turns[0]} to {turns[-1]}"
+
     def check_vocabulary(self, size: int) -> None:
         """Raise InputError when an id is outside the model's vocabulary: the file belongs to another tokenizer."""
         for index, sequence in enumerate(self.sequences):

@@ -4,7 +4,8 @@ Not here: files, policy directories, which steps to make (``plan``).
 """
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,9 @@ import torch
 
 from dialrl.errors import InputError, NumericalError
 from dialrl.model.checkpointing import checkpoint_layers, free_memory_bytes
+from dialrl.model.distributed import processes, shard_model, whole
 from dialrl.model.layout import prepare_layout
+from dialrl.model.logprobs import check_head
 from dialrl.update.config import UpdateConfig
 from dialrl.update.data import TrainingData
 from dialrl.update.memory import ModelShape, wants_checkpointing
@@ -35,10 +38,15 @@ class Learner:
         self.layout = prepare_layout(model, config.layout)
         if reference is not None:
             prepare_layout(reference, self.layout.name)
+        self.group = processes()
         shape = ModelShape.of(model.config)
-        self.checkpointed = wants_checkpointing(config, shape, free_memory_bytes(model.device))
+        self.checkpointed = wants_checkpointing(
+            config, shape, free_memory_bytes(model.device), processes=self.group.count
+        )
         if self.checkpointed:
             checkpoint_layers(model)
+        check_head(model)
+        self.forward = shard_model(model, self.group)
         self.optimizer = build_optimizer(model, config)
         self.steps = 0
 
@@ -48,7 +56,7 @@ class Learner:
         Raises InputError when sampler and trainer disagree beyond ``max_mismatch``, NumericalError when a log-prob at
         a trained place, the loss or the gradient is not finite. Neither changes the weights by the step at fault.
         """
-        passes = Passes(self.model, data, self.config, self.reference, self.layout)
+        passes = Passes(self.model, data, self.config, self.reference, self.layout, self.forward, self.group)
         set_learning_rate(self.optimizer, rate)
         self._remember_later(passes, planned)
         for number, step in enumerate(planned):
@@ -56,7 +64,8 @@ class Learner:
             self.optimizer.zero_grad(set_to_none=True)
             sums = passes.accumulate(step.dialogues, step.weights_T, first=number == 0)
             self._check_mismatch(sums)
-            norm = self._optimizer_step(sums.loss)
+            culprit = partial(passes.name_culprit, step.dialogues, step.weights_T)
+            norm = self._optimizer_step(sums.loss, culprit)
             seconds = time.perf_counter() - started
             yield {
                 "optimizer_step": self.steps,
@@ -88,12 +97,13 @@ class Learner:
             " temperature than this one. Train the policy that sampled it, or raise max_mismatch."
         )
 
-    def _optimizer_step(self, loss: float) -> float:
-        norm = float(torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.config.max_gradient_norm))
+    def _optimizer_step(self, loss: float, name_culprit: Callable[[], str] = str) -> float:
+        norm = float(whole(torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.config.max_gradient_norm)))
         if not np.isfinite([loss, norm]).all():  # both: a clip can turn a loss that is not a number into no gradient
             raise NumericalError(
-                f"Loss {loss} and gradient norm {norm} at optimiser step {self.steps + 1}; expected finite numbers. The"
-                " step was not made and nothing was saved. Lower the learning rate, or look at the input's advantages."
+                f"Loss {loss} and gradient norm {norm} at optimiser step {self.steps + 1}; expected finite numbers."
+                f"{name_culprit()} The step was not made and nothing was saved. Lower the learning rate, or look at the"
+                " input's advantages."
             )
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)

@@ -6,6 +6,7 @@ from typing import Any
 import torch
 
 from dialrl.errors import InputError
+from dialrl.model.distributed import placed_like, whole
 from dialrl.update.config import UpdateConfig
 
 STATE = ("exp_avg", "exp_avg_sq", "step")
@@ -44,7 +45,7 @@ def moments_of(optimizer: torch.optim.AdamW, model: Any) -> dict[str, torch.Tens
     tensors: dict[str, torch.Tensor] = {}
     for name, parameter in trainable_parameters(model).items():
         state = optimizer.state.get(parameter) or {}
-        tensors |= {f"{entry}.{name}": state[entry].detach() for entry in STATE if entry in state}
+        tensors |= {f"{entry}.{name}": whole(state[entry].detach()) for entry in STATE if entry in state}
     return tensors
 
 
@@ -73,10 +74,11 @@ def _placed(
         found = tuple(stored[entry].shape) if entry in stored else "no value"
         if found != shape:
             raise InputError(f"{where}, '{entry}.{name}': got {found}, the policy's has shape {shape}. {_REMEDY}")
-    return {
-        entry: tensor.to(device=parameter.device, dtype=torch.float32 if entry == "step" else parameter.dtype).clone()
-        for entry, tensor in stored.items()
-    }
+    placed = {"step": stored["step"].to(parameter.device, torch.float32).clone()}
+    for entry in STATE:
+        if entry != "step":
+            placed[entry] = placed_like(parameter, stored[entry].to(dtype=parameter.dtype)).clone()
+    return placed
 
 
 _REMEDY = "Use --fresh-optimizer to train this policy without its stored state."

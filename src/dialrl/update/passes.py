@@ -4,7 +4,7 @@ Gradients of all forward passes of an optimiser step add up in ``.grad``; the su
 cut. Not here: which dialogues make a step (``plan``), the optimiser (``learner``).
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from typing import Any
 
@@ -12,9 +12,10 @@ import numpy as np
 import torch
 
 from dialrl.errors import NumericalError
+from dialrl.model.distributed import Forward, Processes, share_known
 from dialrl.model.layout import Layout, prepare_layout
 from dialrl.model.logprobs import HeadSettings, TokenLogprobs, token_logprobs
-from dialrl.update.batching import micro_batches
+from dialrl.update.batching import deal, micro_batches
 from dialrl.update.config import UpdateConfig
 from dialrl.update.data import TrainingData
 from dialrl.update.losses import PolicyTokens
@@ -38,8 +39,11 @@ class Passes:
         config: UpdateConfig,
         reference: Any | None = None,
         layout: Layout | None = None,
+        forward: Forward | None = None,
+        group: Processes | None = None,
     ) -> None:
         self.model, self.data, self.config, self.reference = model, data, config, reference
+        self._forward, self._group = forward, group or Processes()
         self.layout = layout or prepare_layout(model, config.layout)
         self.device = next(model.parameters()).device
         self._initial_T = self._tensor(np.full(data.trained_tokens, np.nan))
@@ -51,10 +55,12 @@ class Passes:
 
     def remember(self, dialogues: Sequence[int]) -> None:
         """Store the log-probs of ``dialogues`` under the policy as it is now: pi_old of later optimiser steps."""
-        for sequences in self._micro_batches(dialogues):
+        for sequences, real in self._micro_batches(dialogues):
             with torch.no_grad():
                 result, _ = self._logprobs(self.model, sequences)
-            self._initial_T[self._places(sequences)] = result.logprobs_T.double()
+            if real:
+                self._initial_T[self._places(sequences)] = result.logprobs_T.double()
+        share_known(self._initial_T, self._group)
 
     def accumulate(self, dialogues: Sequence[int], weights_T: Floats, *, first: bool) -> StepSums:
         """Add the gradients of one optimiser step over ``dialogues``; ``weights_T`` over all tokens of the file.
@@ -63,9 +69,14 @@ class Passes:
         """
         sums = StepSums()
         weights = self._tensor(weights_T)
-        for sequences in self._micro_batches(dialogues):
-            self._accumulate(sequences, weights, sums, first=first)
-        return sums
+        for sequences, real in self._micro_batches(dialogues):
+            if real:
+                self._accumulate(sequences, weights, sums, first=first)
+            else:
+                (self._logprobs(self.model, sequences)[0].logprobs_T * 0.0).sum().backward()
+        if first:
+            share_known(self._initial_T, self._group)
+        return sums.over(self._group)
 
     def _accumulate(self, sequences: list[int], weights: torch.Tensor, sums: StepSums, *, first: bool) -> None:
         places = self._places(sequences)
@@ -96,8 +107,37 @@ class Passes:
             sums.divergence_reference = (sums.divergence_reference or 0.0) + outcome.reference_divergence.item()
         self._add_mismatch(places, sums)
 
-    def _micro_batches(self, dialogues: Sequence[int]) -> list[list[int]]:
-        return micro_batches(self.data, dialogues, self.config, packed=self.layout.name == "packed")
+    def name_culprit(self, dialogues: Sequence[int], weights_T: Floats) -> str:
+        """A sentence naming the first sequence whose own loss or gradient is not finite; empty where none is found.
+
+        Goes through the sequences one by one, so it is for a step that has already failed. Leaves no gradients.
+        """
+        if self._group.count > 1:
+            return ""  # all processes would have to make these passes together
+        weights, wanted = self._tensor(weights_T), set(dialogues)
+        for index in range(len(self.data.sequences)):
+            if int(self.data.sequence_dialogue[index]) in wanted:
+                self.model.zero_grad(set_to_none=True)
+                sums = StepSums()
+                self._accumulate([index], weights, sums, first=False)
+                gradients = [parameter.grad for parameter in self.model.parameters() if parameter.grad is not None]
+                if not np.isfinite(sums.loss) or not all(bool(torch.isfinite(one).all()) for one in gradients):
+                    self.model.zero_grad(set_to_none=True)
+                    return f" First of {self.data.name_sequence(index)}."
+        return ""
+
+    def _micro_batches(self, dialogues: Sequence[int]) -> Iterator[tuple[list[int], bool]]:
+        """Sequences of each forward pass of this process, and whether they count.
+
+        Where others have one pass more, a shortest sequence goes along that counts for nothing.
+        """
+        batches = micro_batches(self.data, dialogues, self.config, packed=self.layout.name == "packed")
+        lengths = [sequence.input_length for sequence in self.data.sequences]
+        costs = [sum(lengths[index] for index in batch) for batch in batches]
+        for number in (
+            deal(costs, self._group.count)[self._group.rank] if self._group.count > 1 else range(len(batches))
+        ):
+            yield ([int(np.argmin(lengths))], False) if number is None else (batches[number], True)
 
     def _old(self, places: torch.Tensor) -> torch.Tensor:
         """log pi_old: the sampler's own, or the trainer's before the first step."""
@@ -126,7 +166,10 @@ class Passes:
             self.data.temperature, self.config.head_chunk_tokens, self.config.entropy_bonus > 0 and model is self.model
         )
         with self._autocast():
-            result = token_logprobs(model, batch, settings)
+            if model is self.model and self._forward is not None:
+                result = self._forward(batch, settings)
+            else:
+                result = token_logprobs(model, batch, settings)
         self._check_finite(result.logprobs_T, sequences)
         return result, batch.tokens
 

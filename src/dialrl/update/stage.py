@@ -44,7 +44,8 @@ def update_policy(
     trainer = Trainer.open(policy, config, total_steps)
     metrics = trainer.step_file(source, progress)
     manifest = trainer.save(output, overwrite=overwrite)
-    write_run_file(output, seconds=time.perf_counter() - started, device=str(trainer.learner.model.device))
+    if trainer.learner.group.rank == 0:
+        write_run_file(output, seconds=time.perf_counter() - started, device=str(trainer.learner.model.device))
     return summary_of(output, metrics, manifest, layout=trainer.learner.layout.sentence)
 
 

@@ -1,10 +1,12 @@
 """Figures of one optimiser step, summed over its forward passes, and of one file, over its optimiser steps."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import torch
+
+from dialrl.model.distributed import Processes, largest, summed
 
 
 @dataclass
@@ -34,6 +36,17 @@ class StepSums:
     @property
     def mismatch_mean(self) -> float | None:
         return self.mismatch / self.mismatch_tokens if self.mismatch_tokens else None
+
+    def over(self, group: Processes) -> "StepSums":
+        """These sums over all processes of ``group``."""
+        if group.count == 1:
+            return self
+        mine = asdict(self)
+        sums = [name for name in mine if name not in ("ratio_max", "mismatch_max") and mine[name] is not None]
+        pairs = zip(sums, summed([mine[name] for name in sums], group), strict=True)
+        totals: dict[str, Any] = {name: int(total) if isinstance(mine[name], int) else total for name, total in pairs}
+        ratio_max, mismatch_max = largest([self.ratio_max, self.mismatch_max], group)
+        return replace(self, **totals, ratio_max=ratio_max, mismatch_max=mismatch_max)
 
     def figures(self) -> dict[str, Any]:
         """Means and maxima by the names used in ``metrics.jsonl``."""

@@ -5,7 +5,7 @@ step depends on is in the saved directory (weights and moments in full precision
 rate, order of dialogues). Not here: the command, its refusals and its summary (``stage``).
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -13,8 +13,8 @@ import torch
 
 from dialrl.errors import InputError, UsageError
 from dialrl.model.digest import policy_digest
+from dialrl.model.distributed import local_device, processes, wait_for_all
 from dialrl.model.loading import LoadingSettings, load_model, model_directory
-from dialrl.model.logprobs import check_head
 from dialrl.progress import SILENT, Progress
 from dialrl.trajectory.lineage import InputFile, package_versions
 from dialrl.trajectory.reader import TrajectoryFile
@@ -69,7 +69,6 @@ class Trainer:
         self.step = state.step
         self.total_steps = total_steps
         self._base = base
-        check_head(learner.model)
         self._restore(state)
         self._saved_at = learner.steps
         self._inputs: list[InputFile] = []
@@ -87,7 +86,9 @@ class Trainer:
         if total_steps is None and state is not None:
             total_steps = state.total_steps
         config.check_total_steps(total_steps)
-        settings = LoadingSettings(device=_device(config.device))
+        if config.lora_rank is not None and processes().count > 1:
+            raise UsageError("lora_rank is trained in one process; start dialrl update without torchrun.")
+        settings = LoadingSettings(device=local_device(_device(config.device)))
         reference = load_model(config.reference, settings) if config.uses_reference and config.reference else None
         model, base = _load_trained(Path(policy), directory, config, settings)
         learner = Learner(model, config, reference)
@@ -158,17 +159,28 @@ class Trainer:
 
         Without any optimiser step since then the model files are copied: same tensors, same digest.
         """
-        with atomic_directory(output, overwrite=overwrite) as directory:
-            self._save_model(directory / "model")
-            if self._base is not None:
-                save_adapter(self.learner.model, self.config, self._base, directory)
-            if with_trainer_state:
-                write_trainer_state(self._state(), self.config, directory / "trainer")
-            write_metrics([row for metrics in self._metrics for row in metrics.rows], directory)
-            manifest = self._manifest(policy_digest(directory / "model"), with_trainer_state)
-            manifest.write(directory)
+        group, state = self.learner.group, self._state() if with_trainer_state else None
+        weights = self._weights()
+        if group.rank == 0:
+            self._write(output, weights, state, overwrite=overwrite)
+        wait_for_all(group)
+        manifest = read_manifest(output)
+        if manifest is None:
+            raise InputError(f"'{output}' was written by another process and cannot be read here; is the disk shared?")
         self._saved_as(output, manifest)
         return manifest
+
+    def _write(
+        self, output: Path, weights: Mapping[str, torch.Tensor] | None, state: TrainerState | None, *, overwrite: bool
+    ) -> None:
+        with atomic_directory(output, overwrite=overwrite) as directory:
+            self._save_model(directory / "model", weights)
+            if self._base is not None:
+                save_adapter(self.learner.model, self.config, self._base, directory)
+            if state is not None:
+                write_trainer_state(state, self.config, directory / "trainer")
+            write_metrics([row for metrics in self._metrics for row in metrics.rows], directory)
+            self._manifest(policy_digest(directory / "model"), state is not None).write(directory)
 
     def adopt(self, policy: Path) -> None:
         """Take ``policy``, written earlier from these very weights, as the save of this state (a resumed run's replay).
@@ -185,13 +197,20 @@ class Trainer:
         self.source, self.digest, self._saved_at = policy / "model", manifest.digest, self.learner.steps
         self._inputs, self._metrics = [], []
 
-    def _save_model(self, directory: Path) -> None:
+    def _weights(self) -> Mapping[str, torch.Tensor] | None:
+        """Weights to write where they are not the model's own parameters: merged, or gathered from all processes."""
+        if self.learner.steps == self._saved_at:
+            return None
+        if self._base is not None:
+            return merged_weights(self.learner.model)
+        return master_weights(self.learner.model) if self.learner.group.count > 1 else None
+
+    def _save_model(self, directory: Path, weights: Mapping[str, torch.Tensor] | None) -> None:
         if self.learner.steps == self._saved_at:
             copy_model(self.source, directory)
             return
-        model, rounded = self.learner.model, self.config.precision == "bf16"
-        weights = None if self._base is None else merged_weights(model)
-        save_model(model, self.source, directory, rounded=rounded, weights=weights)
+        rounded = self.config.precision == "bf16"
+        save_model(self.learner.model, self.source, directory, rounded=rounded, weights=weights)
 
     def _state(self) -> TrainerState:
         model = self.learner.model

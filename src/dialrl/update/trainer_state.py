@@ -15,6 +15,7 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 
 from dialrl.errors import InputError
+from dialrl.model.distributed import placed_like, whole
 from dialrl.update.config import UpdateConfig
 from dialrl.update.policy_directory import read_json
 
@@ -116,7 +117,7 @@ def _read_shards(files: list[str], directory: Path) -> dict[str, torch.Tensor]:
 
 def master_weights(model: Any) -> dict[str, torch.Tensor]:
     """Every parameter by name in full precision."""
-    return {name: parameter.detach() for name, parameter in model.named_parameters()}
+    return {name: whole(parameter.detach()) for name, parameter in model.named_parameters()}
 
 
 def restore_master_weights(model: Any, tensors: Mapping[str, torch.Tensor], *, where: str) -> None:
@@ -129,4 +130,4 @@ def restore_master_weights(model: Any, tensors: Mapping[str, torch.Tensor], *, w
         raise InputError(f"{where} belongs to another architecture: '{first}' is on one side only.")
     with torch.no_grad():
         for name, parameter in parameters.items():
-            parameter.copy_(tensors[name])
+            parameter.copy_(placed_like(parameter, tensors[name]))

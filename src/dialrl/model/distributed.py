@@ -1,0 +1,120 @@
+"""Training in several processes: weights, gradients and optimiser state sharded over them (FSDP2), sums over them.
+
+``torchrun`` starts the processes and tells each its number; nothing here starts any. With one process every function
+is the identity, so that callers need no second code path. Not here: which process gets which dialogues, files.
+"""
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import distributed
+from torch.distributed.fsdp import fully_shard
+from torch.distributed.tensor import DTensor, distribute_tensor
+
+from dialrl.model.logprobs import HeadSettings, TokenLogprobs, token_logprobs
+from dialrl.model.packing import SequenceBatch
+
+Forward = Callable[[SequenceBatch, HeadSettings], TokenLogprobs]
+
+
+@dataclass(frozen=True)
+class Processes:
+    """How many processes train together, and the number of this one."""
+
+    count: int = 1
+    rank: int = 0
+
+
+def processes() -> Processes:
+    """The processes that torchrun started (joining them at the first call); one when it did not."""
+    count = int(os.environ.get("WORLD_SIZE", "1"))
+    if count == 1:
+        return Processes()
+    if not distributed.is_initialized():
+        distributed.init_process_group("nccl" if torch.cuda.is_available() else "gloo")
+    return Processes(distributed.get_world_size(), distributed.get_rank())
+
+
+def local_device(device: str) -> str:
+    """The device of this process where each has a GPU of its own."""
+    number = os.environ.get("LOCAL_RANK")
+    return f"cuda:{number}" if device == "cuda" and number is not None else device
+
+
+class _Forward(torch.nn.Module):  # type: ignore[misc]
+    """Decoder and head as one call, the root that gathers what both use (their weights may be tied)."""
+
+    def __init__(self, model: Any) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, batch: SequenceBatch, settings: HeadSettings) -> tuple[torch.Tensor, torch.Tensor]:
+        result = token_logprobs(self.model, batch, settings)
+        return result.logprobs_T, result.entropy_T
+
+
+def shard_model(model: Any, group: Processes) -> Forward:
+    """Shard ``model`` in place over ``group``; its forward pass from here on. With one process nothing is sharded.
+
+    Gradients are summed over processes, not averaged: token weights already are those of the whole optimiser step.
+    """
+    if group.count == 1:
+        return lambda batch, settings: token_logprobs(model, batch, settings)
+    root = _Forward(model)
+    mesh = distributed.init_device_mesh(model.device.type, (group.count,))
+    for layer in model.get_decoder().layers:
+        fully_shard(layer, mesh=mesh)
+    fully_shard(root, mesh=mesh, reshard_after_forward=False)
+    for module in (*model.get_decoder().layers, root):
+        module.set_gradient_divide_factor(1.0)
+        module.set_force_sum_reduction_for_comms(True)
+    return lambda batch, settings: TokenLogprobs(*root(batch, settings))
+
+
+def whole(tensor: torch.Tensor) -> torch.Tensor:
+    """All of a tensor that may be sharded; every process must ask for it."""
+    return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
+
+
+def placed_like(parameter: torch.Tensor, tensor: torch.Tensor) -> torch.Tensor:
+    """``tensor`` on the device and, if so, in the shards of ``parameter``."""
+    tensor = tensor.to(parameter.device)
+    if isinstance(parameter, DTensor):
+        return distribute_tensor(tensor, parameter.device_mesh, parameter.placements)
+    return tensor
+
+
+def summed(values: Sequence[float], group: Processes) -> list[float]:
+    """Each value summed over the processes."""
+    return _reduced(values, group, distributed.ReduceOp.SUM) if group.count > 1 else list(values)
+
+
+def largest(values: Sequence[float], group: Processes) -> list[float]:
+    """The largest of each value over the processes."""
+    return _reduced(values, group, distributed.ReduceOp.MAX) if group.count > 1 else list(values)
+
+
+def _reduced(values: Sequence[float], group: Processes, operation: Any) -> list[float]:
+    device = "cuda" if distributed.get_backend() == "nccl" else "cpu"
+    tensor = torch.tensor(list(values), dtype=torch.float64, device=device)
+    distributed.all_reduce(tensor, op=operation)
+    return [float(value) for value in tensor.tolist()]
+
+
+def share_known(values_T: torch.Tensor, group: Processes) -> None:
+    """Fill in, in place, what other processes know: NaN is not known, and nothing is known to two of them."""
+    if group.count > 1:
+        known = values_T.nan_to_num(0.0)
+        somewhere = (~values_T.isnan()).to(values_T.dtype)
+        distributed.all_reduce(known)
+        distributed.all_reduce(somewhere)
+        values_T.copy_(torch.where(somewhere > 0, known / somewhere.clamp(min=1.0), torch.nan))
+
+
+def wait_for_all(group: Processes) -> None:
+    """Go on when every process has come here."""
+    if group.count > 1:
+        distributed.barrier()

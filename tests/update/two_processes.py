@@ -1,0 +1,65 @@
+"""What each of two processes does in ``test_distributed``; started by torchrun. Not a test module.
+
+torchrun --nproc-per-node 2 two_processes.py FOLDER
+"""
+
+import sys
+from pathlib import Path
+
+import torch
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+
+from tests.update.test_gradient_equality import LOSSES, moved
+from tests.update.worlds import read_data, tiny_model
+
+from dialrl.model.distributed import whole
+from dialrl.update.config import UpdateConfig
+from dialrl.update.learner import Learner
+from dialrl.update.passes import Passes
+from dialrl.update.plan import plan_steps
+from dialrl.update.trainer import Trainer
+
+NUMBERS = (0, 2, 6, 7)  # of LOSSES: ppo, with entropy, gspo by dialogue and by turn
+CUTS = ({"micro_batch_dialogues": 3}, {"layout": "packed", "micro_batch_tokens": 40, "head_chunk_tokens": 5})
+
+
+def gradients(folder: Path, number: int, cut: int) -> None:
+    """pi_old of the file's first policy, the gradient at another, over both processes, in float64."""
+    config = UpdateConfig(**LOSSES[number], **CUTS[cut])  # type: ignore[arg-type]
+    kind = "qwen3" if config.loss == "ppo" else "llama"
+    data = read_data(folder / "rows.parquet", config)
+    (step,) = plan_steps(data, config, step=0)
+    old = Learner(tiny_model(kind, dtype=torch.float64), config)
+    passes = Passes(old.model, data, config, None, old.layout, old.forward, old.group)
+    passes.remember(step.dialogues)
+    new = Learner(moved(tiny_model(kind, dtype=torch.float64)), config)
+    passes.model, passes._forward = new.model, new.forward
+    sums = passes.accumulate(step.dialogues, step.weights_T, first=False)
+    found = {name: whole(parameter.grad) for name, parameter in new.model.named_parameters()}
+    if new.group.rank == 0:
+        torch.save({"loss": sums.loss, "tokens": sums.tokens, "gradients": found}, folder / f"{number}-{cut}.pt")
+
+
+def main(folder: Path) -> None:
+    torch.set_num_threads(1)
+    for number in NUMBERS:
+        for cut in range(len(CUTS)):
+            gradients(folder, number, cut)
+    for precision in ("fp32", "bf16"):
+        config = UpdateConfig(
+            learning_rate=1e-2, max_mismatch=100.0, epochs=2, mini_batch_dialogues=3, precision=precision
+        )  # type: ignore[arg-type]
+        trainer = Trainer.open(folder / "p0", config, 4)
+        trainer.step_file(folder / "0.parquet")
+        trainer.save(folder / f"{precision}-p1")
+        resumed = Trainer.open(folder / f"{precision}-p1", config, 4)
+        for one in (trainer, resumed):
+            one.step_file(folder / "1.parquet")
+        trainer.save(folder / f"{precision}-p2")
+        resumed.save(folder / f"{precision}-resumed")
+    torch.distributed.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
