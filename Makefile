@@ -67,7 +67,7 @@ runs/$(1)/$(2)/rollout.parquet: $(4) pipelines/$(1).yaml | $(VENV)/.installed
 	$(DIALRL) rollout --config pipelines/$(1).yaml --set iteration=$$$$(expr $(2) + 0) --policy $(3) -o $$@ $(KEEP)
 	@touch $$@
 runs/$(1)/$(2)/judge.parquet: runs/$(1)/$(2)/rollout.parquet pipelines/$(1).yaml
-	$(DIALRL) judge $$< --config pipelines/$(1).yaml --slim -o $$@ $(KEEP)
+	$(DIALRL) judge $$< --config pipelines/$(1).yaml --policy $(3) --slim -o $$@ $(KEEP)
 	@touch $$@
 runs/$(1)/$(2)/returns.parquet: runs/$(1)/$(2)/judge.parquet pipelines/$(1).yaml
 	$(DIALRL) returns $$< --config pipelines/$(1).yaml --slim -o $$@ $(KEEP)
