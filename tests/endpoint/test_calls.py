@@ -11,6 +11,7 @@ from dialrl.endpoint.chat import chat, read_reply
 from dialrl.endpoint.failure import BudgetError, EndpointError, ModelCallError
 from dialrl.endpoint.journal import Journal
 from dialrl.endpoint.ledger import cost_usd
+from dialrl.endpoint.pacing import Pacing
 from dialrl.endpoint.settings import Budget, EndpointSettings, ModelSettings
 from dialrl.errors import UsageError
 from dialrl.scenario.message import Message, Usage
@@ -220,3 +221,35 @@ def test_tool_arguments_that_are_no_json_object_are_none():
     message = {"content": None, "tool_calls": [call(json.dumps({"a": 1})), call("{"), call("[1]")]}
     reply = read_reply("director", {"choices": [{"message": message, "finish_reason": "tool_calls"}]})
     assert [tool.arguments for tool in reply.tool_calls] == [{"a": 1}, None, None]
+
+
+# pacing and places --------------------------------------------------------------------------------------------------
+
+
+def test_calls_are_spread_over_the_minute_by_requests_and_by_tokens():
+    def delays(*tokens, **limits):
+        pacing = Pacing(EndpointSettings(**limits))
+        return [round(pacing._delay(count)) for count in tokens]
+
+    assert delays(1, 1, 1) == [0, 0, 0]
+    assert delays(1, 1, 1, requests_per_minute=60) == [0, 1, 2]
+    assert delays(100, 200, 1, tokens_per_minute=6000) == [0, 1, 3]
+    assert delays(100, 1, 1, tokens_per_minute=6000, requests_per_minute=30) == [0, 2, 4]
+
+
+def test_a_dialogue_stays_at_one_of_several_addresses_and_dialogues_spread():
+    async def run(urls):
+        calls = ModelCalls({"default": EndpointSettings(base_urls=urls)})
+        async with calls:
+            for turn in range(3):
+                for dialogue in range(8):
+                    messages = [Message("user", f"dialogue {dialogue}")]
+                    await chat(calls, "policy", MODEL, messages, seed=turn, route=f"d/{dialogue}")
+
+    with ModelServer(echo) as one, ModelServer(echo) as two:
+        asyncio.run(run([one.url, two.url]))
+        seen = [{body["messages"][0]["content"] for body in server.requests} for server in (one, two)]
+    assert seen[0]
+    assert seen[1]
+    assert not seen[0] & seen[1]
+    assert len(one.requests) + len(two.requests) == 24
