@@ -65,8 +65,8 @@ def listing(call: Call) -> StageSummary | None:
         typer.echo(json.dumps({"scenarios": cards}))
         return None
     for scenario in scenarios:
-        facts = {name: value for name, value in scenario.card.items() if _is_fact(name, value)}
-        line = f"{scenario.scenario_id}  {', '.join(f'{name} {value}' for name, value in facts.items())}"
+        facts = ", ".join(f"{name} {value}" for name, value in _facts(scenario.card).items())
+        line = f"{scenario.scenario_id}  {facts}"
         typer.echo(clean(line))
     return None
 
@@ -120,10 +120,16 @@ def divide(call: Call) -> StageSummary:
     return StageSummary("scenarios split", call.target, counts=dict(Counter(card.split for card in cards)))
 
 
-def _is_fact(name: str, value: object) -> bool:
-    """Whether it belongs on the scenario's line: short values of one kind, the keys apart."""
-    return (
-        name not in ("scenario_id", "id", "split")
+def _facts(card: Mapping[str, Any]) -> dict[str, Any]:
+    """What belongs on the scenario's line: the headings of a support card, of others every short value."""
+    if isinstance(card.get("person"), Mapping):
+        person = card["person"]
+        who = f"{person['name']} ({person['age']}, {person['gender']})"
+        return {"person": who, **{name: card[name] for name in ("language", "theme", "threshold", "crisis")}}
+    return {
+        name: value
+        for name, value in card.items()
+        if name not in ("scenario_id", "split")
         and isinstance(value, (str, int, float, bool))
         and len(str(value)) <= _LONGEST_FACT
-    )
+    }
