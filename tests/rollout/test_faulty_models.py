@@ -103,7 +103,7 @@ def test_a_killed_rollout_resumes_and_sends_again_only_what_was_in_flight(tmp_pa
         os.kill(process.pid, signal.SIGKILL)
         process.wait()
         assert not broken.exists()
-        time.sleep(0.1)
+        time.sleep(0.5)  # until the server has read what the dead client had sent
         kept, before = len(Journal(journal).entries), len(server.requests)
         assert 0 < kept < needed
         rolled_out(broken, values, resume=True)
