@@ -214,3 +214,10 @@ def test_differences_are_named_one_a_key():
 def test_the_nearest_name_is_a_question_or_nothing():
     assert nearest("advantge", ["returns", "advantage"]) == " Did you mean 'advantage'?"
     assert nearest("xyz", ["returns", "advantage"]) == ""
+
+
+def test_a_key_that_stands_twice_is_refused_with_its_line(tmp_path):
+    file = tmp_path / "twice.yaml"
+    file.write_text("rollout: {groups: 2}\njudge: {}\nrollout: {samples: 3}\n")
+    with pytest.raises(UsageError, match="line 3: the key 'rollout' stands twice"):
+        read_yaml(file)

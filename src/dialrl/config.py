@@ -119,7 +119,9 @@ def _read_one(file: Path) -> dict[str, Any]:
     if not file.is_file():
         raise MissingInputError(f"Configuration file '{file}' does not exist. Give the path of a pipeline YAML file.")
     try:
-        content = yaml.safe_load(file.read_text(encoding="utf-8"))
+        text = file.read_text(encoding="utf-8")
+        _refuse_repeated_keys(yaml.compose(text, Loader=yaml.SafeLoader), file)
+        content = yaml.safe_load(text)
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise UsageError(f"'{file}' is not valid YAML: {error}") from None
     if content is None:
@@ -127,6 +129,21 @@ def _read_one(file: Path) -> dict[str, Any]:
     if not isinstance(content, dict):
         raise UsageError(f"'{file}' holds a {type(content).__name__}; expected one section (a mapping) a stage.")
     return {str(key): value for key, value in content.items()}
+
+
+def _refuse_repeated_keys(node: Any, file: Path) -> None:
+    """Raise UsageError for a key that stands twice in one mapping: the first value would be lost."""
+    if node is None or isinstance(node.value, str):
+        return
+    if node.tag.endswith(":map"):
+        names = [key.value for key, _ in node.value]
+        repeated = next((key for key, _ in node.value if names.count(key.value) > 1), None)
+        if repeated is not None:
+            line = [key for key, _ in node.value if key.value == repeated.value][1].start_mark.line + 1
+            raise UsageError(f"'{file}', line {line}: the key '{repeated.value}' stands twice; merge the two.")
+    for child in node.value:
+        for inner in child if isinstance(child, tuple) else (child,):
+            _refuse_repeated_keys(inner, file)
 
 
 def read_yaml_section(file: Path, section: str) -> dict[str, Any]:

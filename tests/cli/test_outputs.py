@@ -61,7 +61,7 @@ def test_folders_on_the_way_to_an_output_are_made(run, judge, tmp_path):
 def test_an_output_that_cannot_be_written_is_one_sentence(run, judge, tmp_path):
     (tmp_path / "file").write_text("")
     ended = run("returns", judge, "-o", tmp_path / "file" / "returns.parquet", "--quiet")
-    assert (ended.code, ended.out) == (1, "")
+    assert (ended.code, ended.out) == (2, "")
     assert ended.err.startswith("Error: ")
     assert ended.err.count("\n") == 1
 
@@ -105,8 +105,8 @@ def test_a_dry_run_prints_the_resolved_configuration_and_does_nothing(run, judge
 
 def test_a_dry_run_of_a_pipeline_prints_all_sections(run, tmp_path):
     (tmp_path / "p.yaml").write_text("rollout: {max_turns: 3}\ntrain: {iterations: 2}")
-    found = yaml.safe_load(run("train", tmp_path / "p.yaml", "--set", "returns.gamma=0.5", "--dry-run").out)
-    assert (found["train"]["iterations"], found["returns"]["gamma"], found["evaluate"]["max_turns"]) == (2, 0.5, 3)
+    found = yaml.safe_load(run("train", tmp_path / "p.yaml", "--set", "returns.missing=zero", "--dry-run").out)
+    assert (found["train"]["iterations"], found["returns"]["missing"], found["evaluate"]["max_turns"]) == (2, "zero", 3)
     assert run("train", tmp_path / "p.yaml", "--dry-run", "--json").json["rollout"]["max_turns"] == 3
 
 
@@ -228,3 +228,23 @@ def test_a_dry_run_needs_no_files_and_an_evaluation_takes_over_how_the_pipeline_
     assert run("rollout", "--config", file, "--dry-run", "--json").json["max_reply_tokens"] == 7
     evaluation = run("evaluate", "dialogue", "--config", file, "--dry-run", "--json").json
     assert (evaluation["max_reply_tokens"], evaluation["samples"]) == (7, 3)
+
+
+def test_only_a_regular_file_is_ever_replaced(run, judge, tmp_path):
+    import os
+
+    (tmp_path / "folder").mkdir()
+    assert run("returns", judge, "-o", tmp_path / "folder", "--overwrite").code == 2
+    os.mkfifo(tmp_path / "pipe")
+    ended = run("returns", judge, "-o", tmp_path / "pipe", "--overwrite")
+    assert ended.code == 2
+    assert "no regular file" in ended.err
+
+
+def test_a_slim_output_never_replaces_what_its_input_completes(run, judge, tmp_path):
+    returns, advantage = tmp_path / "r.parquet", tmp_path / "a.parquet"
+    before = judge.read_bytes()
+    assert run("returns", judge, "--slim", "-o", returns, "--quiet").code == 0
+    assert run("advantage", returns, "--slim", "-o", advantage, "--quiet").code == 0
+    ended = run("returns", advantage, "--slim", "-o", judge, "--overwrite")
+    assert (ended.code, judge.read_bytes()) == (2, before)

@@ -93,8 +93,8 @@ def test_training_shows_its_curve_a_dialogue_before_and_after_and_where_files_li
     assert f"{tmp_path}/run/metrics.jsonl" in ended.out
     refused = run("train", pipeline_file, "-o", tmp_path / "run")
     assert (refused.code, "Continue the run with --resume" in refused.err) == (2, True)
-    differs = run("train", pipeline_file, "-o", tmp_path / "run", "--resume", "--set", "returns.gamma=0.5")
-    assert (differs.code, "returns.gamma: 0.85 -> 0.5" in differs.err) == (2, True)
+    differs = run("train", pipeline_file, "-o", tmp_path / "run", "--resume", "--set", "returns.missing=zero")
+    assert (differs.code, "returns.missing: 'fill' -> 'zero'" in differs.err) == (2, True)
     resumed = run("train", pipeline_file, "-o", tmp_path / "run", "--resume", "--json", "--quiet").json
     assert (resumed["counts"], resumed["measure"]) == ({"iterations": 2}, "share")
     lines = (tmp_path / "run" / "evaluations.jsonl").read_text().splitlines()
@@ -104,5 +104,8 @@ def test_training_shows_its_curve_a_dialogue_before_and_after_and_where_files_li
 def test_training_needs_one_pipeline_and_a_place(run, pipeline_file, tmp_path):
     assert "takes one pipeline YAML; got 2" in run("train", pipeline_file, pipeline_file, "-o", tmp_path / "run").err
     assert "say where: -o runs/NAME" in run("train", pipeline_file).err
-    assert "'demoo.yaml' was not found" in run("train", "demoo.yaml", "-o", tmp_path / "run").err
+    assert (
+        "'demoo.yaml' is neither a file nor a shipped pipeline"
+        in run("train", "demoo.yaml", "-o", tmp_path / "run").err
+    )
     assert run("train", tmp_path / "nowhere.yaml", "-o", tmp_path / "run").code == 2

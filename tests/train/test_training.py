@@ -193,9 +193,9 @@ def test_a_used_directory_and_another_configuration_are_refused(policy, unbroken
     before = contents(run)
     with pytest.raises(OutputExistsError, match="is not empty"):
         train(pipeline(policy), run)
-    changed = pipeline(policy, rollout={"temperature": 0.5}, train={"keep_last": 2}, returns={"gamma": 0.5})
+    changed = pipeline(policy, rollout={"temperature": 0.5}, train={"keep_last": 2}, returns={"missing": "zero"})
     with pytest.raises(
-        UsageError, match=r"differs: returns\.gamma: 0\.85 -> 0\.5; rollout\.temperature: 1\.0 -> 0\.5\. "
+        UsageError, match=r"differs: returns\.missing: 'fill' -> 'zero'; rollout\.temperature: 1\.0 -> 0\.5\. "
     ):
         train(changed, run, resume=True)
     assert contents(run) == before

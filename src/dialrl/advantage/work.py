@@ -17,6 +17,7 @@ from dialrl.advantage.signals import SignalBatch, columns_of
 from dialrl.advantage.tally import Tally
 from dialrl.advantage.terms import Term
 from dialrl.ragged import Floats
+from dialrl.trajectory.layout import refuse_not_finite
 from dialrl.trajectory.lineage import InputFile, StageRecord
 from dialrl.trajectory.schema import KEYS
 
@@ -64,13 +65,19 @@ class AdvantageWork:
         """The columns of this stage for one table of whole groups."""
         if self._over_file is None:
             self._over_file = self._moments_over_file()
+        refuse_not_finite(table, [name for name in table.column_names if name not in KEYS], where="The input")
         batch = self._batch(table)
-        results = [compute_term(t, batch, self.origin, self._over_file.get(t.name)) for t in self.terms]
-        advantage_K = weighted_sum(self.terms, [result.value_K for result in results])
-        self.tally.add(batch, results, advantage_K)
+        with np.errstate(over="ignore", invalid="ignore"):  # what overflows is refused below, with its place
+            results = [compute_term(t, batch, self.origin, self._over_file.get(t.name)) for t in self.terms]
+            advantage_K = weighted_sum(self.terms, [result.value_K for result in results])
         names = [f"advantage_{term.name}" for term in self.terms]
         columns = {name: _numbers(result.value_K) for name, result in zip(names, results, strict=True)}
-        return {**columns, "advantage": _numbers(advantage_K)}
+        columns["advantage"] = _numbers(advantage_K)
+        keyed = pa.table({**{key: table[key] for key in KEYS}, **columns})
+        refuse_not_finite(keyed, list(columns), where="The arithmetic of advantages")
+        with np.errstate(over="ignore", invalid="ignore"):  # figures for the summary only
+            self.tally.add(batch, results, advantage_K)
+        return columns
 
     def record(self, inputs: Sequence[InputFile] = ()) -> StageRecord:
         """The lineage record: options, inputs, counts, and the terms as they were computed."""

@@ -35,6 +35,7 @@ def register(app: typer.Typer, name: str, entry: Entry) -> None:
 def run(call: Call) -> StageSummary | None:
     from dialrl.cli.train_view import IterationTable
     from dialrl.errors import UsageError
+    from dialrl.train.check import check_pipeline
     from dialrl.train.config import read_pipeline
 
     if len(call.inputs) != 1:
@@ -42,6 +43,7 @@ def run(call: Call) -> StageSummary | None:
     tracked = (f"train.track={call.extras['track']}",) if call.extras["track"] else ()
     pipeline = read_pipeline(_pipeline_file(call.inputs[0]), _changes([*(call.extras["set"] or ()), *tracked]))
     if call.extras["dry_run"]:
+        check_pipeline(pipeline)
         typer.echo(resolved_text(pipeline, as_json=call.as_json))
         if not call.as_json:
             show_preview(_memory(pipeline))
@@ -79,9 +81,18 @@ def _memory(pipeline: Any) -> Sequence[str]:
 
 def _pipeline_file(given: Path) -> Path:
     """The file as given, or the shipped pipeline of that name (``demo.yaml``)."""
+    from dialrl.errors import MissingInputError
     from dialrl.resources import resource
 
-    return given if given.exists() or given.parent != Path() else resource(given.name, kind="pipelines")
+    if given.exists() or given.parent != Path():
+        return given
+    try:
+        return resource(given.name, kind="pipelines")
+    except MissingInputError:
+        raise MissingInputError(
+            f"'{given}' is neither a file nor a shipped pipeline. Give the path of a pipeline YAML, or a name such as"
+            " demo.yaml."
+        ) from None
 
 
 def _changes(assignments: Sequence[str]) -> dict[str, Any]:

@@ -161,7 +161,7 @@ def _show_places(console: Any, run: Any) -> None:
 
     places = {
         "best policy": run.best,
-        "trajectories": run.path / "0000" / "advantage.parquet",
+        "trajectories": _latest(run) / "advantage.parquet",
         "metrics": run.path / "metrics.jsonl",
         "evaluations": run.path / "evaluations.jsonl",
         "configuration": run.path / "pipeline.yaml",
@@ -170,4 +170,10 @@ def _show_places(console: Any, run: Any) -> None:
     for name, place in places.items():
         if place.exists():  # there is no best policy when none was better than the first
             console.print(Text(f"  {name:14} {place}"), soft_wrap=True)
-    console.print(Text(f"  look closer:   dialrl inspect {run.path}/0000/advantage.parquet"), soft_wrap=True)
+    console.print(Text(f"  look closer:   dialrl inspect {_latest(run)}/advantage.parquet"), soft_wrap=True)
+
+
+def _latest(run: Any) -> Path:
+    """The folder of the last iteration."""
+    folders = list(run.iterations())
+    return Path(folders[-1].path if folders else run.path)

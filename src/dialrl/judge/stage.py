@@ -116,17 +116,26 @@ def _statuses(table: pa.Table) -> list[str]:
 
 
 def _refuse_other_judge(source: TrajectoryFile, config: JudgeConfig) -> None:
-    """Raise UsageError when the judge asked for explicitly is not the one that graded in the rollout."""
-    record = source.lineage.record("rollout")
-    live = record.options if record is not None and record.options.get("grading") == "live" else {}
+    """Raise UsageError when settings given explicitly are not those the grades in the file were made with."""
+    before, where = _graded_with(source)
     asked = config.semantic_values()
-    keys = [key for key in ("judge", "judge_options", "stop") if key in live and key in config.model_fields_set]
-    differing = [f"{key}: {live[key]} -> {asked[key]}" for key in keys if live[key] != asked[key]]
+    keys = [key for key in ("judge", "judge_options", "stop") if key in config.model_fields_set]
+    differing = [f"{key}: {before.get(key)} -> {asked[key]}" for key in keys if before.get(key) != asked[key]]
     if differing:
         raise UsageError(
-            f"{source.where} was graded in the rollout, by another judge: {'; '.join(differing)}. Grade it again with"
+            f"{source.where} was graded {where}, by another judge: {'; '.join(differing)}. Grade it again with"
             " --regrade, or leave these settings out to pass its grades on."
         )
+
+
+def _graded_with(source: TrajectoryFile) -> tuple[Mapping[str, Any], str]:
+    """The settings behind the grades in a judged file, and where they were made."""
+    judged, rolled_out = source.lineage.record("judge"), source.lineage.record("rollout")
+    if judged is not None:
+        return judged.options, "by an earlier judge command"
+    if rolled_out is not None and rolled_out.options.get("grading") == "live":
+        return rolled_out.options, "in the rollout"
+    return {}, "before it was imported"
 
 
 def _check_retry(source: TrajectoryFile, config: JudgeConfig, *, is_judged: bool) -> None:

@@ -59,7 +59,7 @@ def load_model(policy: str | Path, settings: LoadingSettings) -> Any:
             trust_remote_code=settings.trust_remote_code,
             **options,
         )
-    except (OSError, ValueError, KeyError) as error:
+    except (OSError, ValueError, KeyError, _import("safetensors").SafetensorError) as error:
         raise InputError(f"'{directory}' cannot be loaded as a causal language model: {error}") from error
     model = model.to(settings.device).eval()
     fit_threads(model)

@@ -18,7 +18,7 @@ from dialrl.returns.channels import Channel, ChannelValues, chosen_channels
 from dialrl.returns.compute import Returns, Rewards, filled_returns, weighted_rewards
 from dialrl.returns.config import ReturnsConfig
 from dialrl.returns.tally import Tally
-from dialrl.trajectory.layout import Layout
+from dialrl.trajectory.layout import Layout, refuse_not_finite
 from dialrl.trajectory.lineage import InputFile, StageRecord
 from dialrl.trajectory.schema import KEYS
 
@@ -69,9 +69,13 @@ class ReturnsWork:
 
     def columns(self, table: pa.Table) -> Mapping[str, pa.Array]:
         """The columns of this stage for one table of whole groups."""
-        batch, values, rewards, returns = self.compute(table)
+        with np.errstate(over="ignore", invalid="ignore"):  # what overflows is refused below, with its place
+            batch, values, rewards, returns = self.compute(table)
+        made = _as_columns(values, rewards, returns)
+        keyed = pa.table({**{key: table[key] for key in KEYS}, **{n: made[n] for n in ("reward", "return")}})
+        refuse_not_finite(keyed, ("reward", "return"), where="The arithmetic of returns")
         self.tally.add(batch, values, rewards, returns)
-        return _as_columns(values, rewards, returns)
+        return made
 
     def compute(self, table: pa.Table) -> tuple[TurnBatch, dict[str, ChannelValues], Rewards, Returns]:
         """The arithmetic of the stage on one table of whole groups."""

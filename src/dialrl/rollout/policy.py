@@ -7,7 +7,7 @@ from typing import Any
 
 from dialrl.endpoint.settings import EndpointSettings
 from dialrl.engine import EngineOptions, open_engine
-from dialrl.errors import MissingInputError
+from dialrl.errors import InputError, MissingInputError
 from dialrl.model.find import find_policy
 from dialrl.model.loading import load_tokenizer
 from dialrl.model.template import ChatTemplate
@@ -29,6 +29,7 @@ def open_policy(
     place = _place(policy, engine)
     options = EngineOptions(device=device, more=engine_options or {}, endpoints=endpoints or {})
     opened = open_engine(engine, place, options)
+    check_digest(place, opened.policy_digest)
     template = ChatTemplate(load_tokenizer(place)) if opened.capabilities.token_ids else None
     return Policy(opened, template, opened.policy_digest, updates_seen(place))
 
@@ -46,13 +47,29 @@ def _place(policy: str | Path, engine: str) -> str | Path:
 def deliver(policy: Policy, place: str | Path) -> Policy:
     """The same engine with the weights of another policy directory of the same run."""
     policy.engine.load_weights(Path(place))
+    check_digest(place, policy.engine.policy_digest)
     return Policy(policy.engine, policy.template, policy.engine.policy_digest, updates_seen(place))
+
+
+def check_digest(place: str | Path, digest: str) -> None:
+    """Raise InputError when a policy directory's weights are not the ones its manifest names."""
+    manifest = _manifest(place)
+    if manifest and manifest.get("digest") not in (None, digest):
+        raise InputError(
+            f"The weights in '{place}' have digest {digest}, its manifest.json says {manifest['digest']}: files were"
+            " changed after it was written. Run the update again, or use its model/ directory as a plain policy."
+        )
 
 
 def updates_seen(place: str | Path) -> int:
     """Updates that made these weights; 0 for a policy that no update wrote."""
+    return int(_manifest(place).get("step", 0))
+
+
+def _manifest(place: str | Path) -> dict[str, Any]:
+    """The manifest of a policy directory; empty for any other place."""
     manifest = Path(place) / "manifest.json"
     if not manifest.is_file():
-        return 0
+        return {}
     content: dict[str, Any] = json.loads(manifest.read_text(encoding="utf-8"))
-    return int(content.get("step", 0))
+    return content

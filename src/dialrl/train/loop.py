@@ -19,6 +19,7 @@ from dialrl.returns.stage import compute_returns
 from dialrl.rollout.policy import deliver, open_policy
 from dialrl.rollout.stage import Policy, roll_out
 from dialrl.summary import StageSummary
+from dialrl.train.check import check_pipeline
 from dialrl.train.config import PipelineConfig
 from dialrl.train.retention import keep_best, prune
 from dialrl.train.run_directory import IterationFolder, RunDirectory, read_json, write_json
@@ -43,13 +44,15 @@ def train(
     Raises UsageError for a used directory or, on ``resume``, another configuration, and whatever a stage raises.
     """
     open_sink = find_sink(pipeline.train.track)
+    check_pipeline(pipeline)
     directory = RunDirectory(run)
-    directory.prepare(pipeline, overwrite=overwrite, resume=resume)
-    sink = open_sink(run, pipeline.model_dump(mode="json"))
-    try:
-        return Training(pipeline, directory, progress, watch, sink).run()
-    finally:
-        sink.close()
+    with directory.in_use():
+        directory.prepare(pipeline, overwrite=overwrite, resume=resume)
+        sink = open_sink(run, pipeline.model_dump(mode="json"))
+        try:
+            return Training(pipeline, directory, progress, watch, sink).run()
+        finally:
+            sink.close()
 
 
 @dataclass

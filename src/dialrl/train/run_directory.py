@@ -11,16 +11,17 @@ The Makefile chain uses the same layout. Not here: the loop.
 import json
 import shutil
 from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from dialrl.config import differing_keys
+from dialrl.config import differing_keys, read_yaml, validated
 from dialrl.errors import OutputExistsError, UsageError
 from dialrl.train.config import PipelineConfig
-from dialrl.trajectory.atomic import temporary_sibling, write_text
+from dialrl.trajectory.atomic import exclusive, temporary_sibling, write_text
 
 
 @dataclass(frozen=True)
@@ -92,6 +93,10 @@ class RunDirectory:
         for path in sorted(folders, key=lambda folder: int(folder.name)):
             yield IterationFolder(path, int(path.name))
 
+    def in_use(self) -> AbstractContextManager[None]:
+        """Keeps other processes out of this run; the lock lies beside the directory, which may be replaced."""
+        return exclusive(self.path.with_name(f".{self.path.name}.lock"), f"The run directory '{self.path}'")
+
     def prepare(self, pipeline: PipelineConfig, *, overwrite: bool, resume: bool) -> None:
         """Make the folder and store the configuration; refuse a used one, or one of another configuration."""
         stored = self.path / "pipeline.yaml"
@@ -146,7 +151,7 @@ class RunDirectory:
 
 def read_pipeline_file(file: Path) -> PipelineConfig:
     """A stored, already resolved pipeline."""
-    return PipelineConfig.model_validate(yaml.safe_load(file.read_text(encoding="utf-8")))
+    return validated(PipelineConfig, read_yaml(file), where=f"'{file}'")
 
 
 def read_json(file: Path) -> dict[str, Any]:

@@ -1,9 +1,12 @@
 """Files that appear only when complete: temporary sibling, fsync, rename."""
 
+import fcntl
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+from dialrl.errors import UsageError
 
 
 def temporary_sibling(path: Path) -> Path:
@@ -37,6 +40,23 @@ def atomic_path(path: Path) -> Iterator[Path]:
         publish(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def exclusive(lock: Path, what: str) -> Iterator[None]:
+    """Hold the file ``lock`` while a block runs: one process at a time. It is let go when the process ends, however.
+
+    Raises UsageError when another process holds it.
+    """
+    lock.parent.mkdir(parents=True, exist_ok=True)
+    with lock.open("w") as handle:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise UsageError(
+                f"{what} is in use by another process. Wait until it ends, or name another place."
+            ) from None
+        yield
 
 
 def write_text(path: Path, text: str) -> None:

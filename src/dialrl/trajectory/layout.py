@@ -4,6 +4,7 @@ Everything a vectorised stage needs to reduce over dialogues, turns and groups w
 check. Not here: reading files.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -15,6 +16,7 @@ import pyarrow.compute as pc
 from dialrl.errors import InputError
 
 Ints = npt.NDArray[np.int64]
+LARGEST = 1e150
 
 
 @dataclass(frozen=True)
@@ -81,6 +83,8 @@ class Layout:
 
 def integers(column: pa.ChunkedArray) -> Ints:
     """An integer column without nulls as int64 (N,)."""
+    if column.null_count:
+        raise InputError(f"A key column (sample or turn) holds {column.null_count} nulls; every turn needs its key.")
     return np.asarray(_as_numpy(column), dtype=np.int64)
 
 
@@ -105,6 +109,25 @@ def changes(column: pa.ChunkedArray) -> npt.NDArray[np.bool_]:
 
 def _offsets(starts: npt.NDArray[np.bool_]) -> Ints:
     return np.append(np.flatnonzero(starts), len(starts)).astype(np.int64)
+
+
+def refuse_not_finite(table: pa.Table, names: Sequence[str], *, where: str) -> None:
+    """Raise InputError for a value whose square is not finite, or a NaN, in the number columns ``names``.
+
+    Pools need squares; a spread that overflowed would make every advantage 0. The message names dialogue and turn.
+    """
+    for name in names:
+        column = table[name]
+        if not pa.types.is_floating(column.type):
+            continue
+        finite = pc.less_equal(pc.abs(column), LARGEST)  # False for infinities and NaN too
+        if pc.all(finite).as_py() is not False:
+            continue
+        row = int(pc.index(pc.fill_null(finite, True), False).as_py())
+        raise InputError(
+            f"{where}: column '{name}' is {column[row].as_py()} in {describe_row(table, row)}; expected a number of at"
+            f" most {LARGEST:g} in size, or null where it is not known. Larger ones overflow a sum: scale them down."
+        )
 
 
 def describe_row(table: pa.Table, row: int) -> str:

@@ -262,7 +262,7 @@ def _open_parent(path: Path, lineage: Lineage) -> Shard:
 
 def _read_batches(path: Path, columns: Sequence[str], batch_rows: int) -> Iterator[pa.Table]:
     # Buffering ahead would keep every byte that was read until the end: memory would grow with the file.
-    with pq.ParquetFile(path, pre_buffer=False) as parquet:
+    with pq.ParquetFile(path, pre_buffer=False, page_checksum_verification=True) as parquet:
         try:
             for batch in parquet.iter_batches(batch_size=batch_rows, columns=list(columns)):
                 yield pa.Table.from_batches([batch]).select(list(columns)).replace_schema_metadata(None)

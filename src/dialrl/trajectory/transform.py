@@ -15,7 +15,7 @@ from dialrl.config import StageConfig, differing_keys
 from dialrl.errors import UsageError
 from dialrl.progress import SILENT, Progress
 from dialrl.trajectory.lineage import Lineage, Parent, StageRecord
-from dialrl.trajectory.reader import BATCH_ROWS, TrajectoryFile
+from dialrl.trajectory.reader import BATCH_ROWS, Shard, TrajectoryFile
 from dialrl.trajectory.schema import KEYS, column_for, ordered, outlives, schema_for
 from dialrl.trajectory.writer import TrajectoryWriter, refuse_existing
 
@@ -71,8 +71,15 @@ def _lineage(source: TrajectoryFile, output: Path, stage: str, record: StageReco
 def _check_slim(source: TrajectoryFile, output: Path) -> None:
     if len(source.shards) != 1:
         raise UsageError(f"A slim output completes one file; {source.where} are several. Leave out --slim.")
-    if output.resolve() == source.shards[0].path.resolve():
-        raise UsageError(f"A slim output completes its input, so it cannot replace '{output}'. Name another output.")
+    place = output.resolve()
+    shard: Shard | None = source.shards[0]
+    while shard is not None:
+        if place == shard.path.resolve():
+            raise UsageError(
+                f"A slim output completes its input and what that completes in turn, so it cannot replace '{output}'."
+                " Name another output."
+            )
+        shard = shard.parent
 
 
 def finished_before(

@@ -21,7 +21,13 @@ _REPETITIVE = (
 
 
 def refuse_existing(output: Path, *, overwrite: bool) -> None:
-    """Raise OutputExistsError when ``output`` exists and may not be replaced."""
+    """Raise OutputExistsError when ``output`` exists and may not be replaced; only regular files ever may."""
+    if output.exists() and not output.is_file():
+        kind = "a folder" if output.is_dir() else "no regular file"
+        raise OutputExistsError(f"The output '{output}' is {kind}, which is never replaced. Name a file.")
+    blocker = next((parent for parent in output.parents if parent.exists() and not parent.is_dir()), None)
+    if blocker is not None:
+        raise OutputExistsError(f"The output '{output}' would lie inside '{blocker}', which is a file. Name a folder.")
     if output.exists() and not overwrite:
         raise OutputExistsError(
             f"The output '{output}' exists. Name another one, or use --overwrite to replace or --resume to continue it."
@@ -49,6 +55,7 @@ class TrajectoryWriter:
             self.schema,
             compression="zstd",
             compression_level=1,
+            write_page_checksum=True,
             use_dictionary=names,
             write_statistics=[name for name in ("group_id", "sample", "turn") if name in self.schema.names],
         )

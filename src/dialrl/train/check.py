@@ -1,0 +1,61 @@
+"""Finds what cannot work in a pipeline before any work is done: names that do not exist, settings that contradict.
+
+Each part is asked by its own means; nothing is loaded but what names stand for. Not here: types and bounds of single
+values, which the configuration models check.
+"""
+
+from collections.abc import Callable
+
+from dialrl.advantage.presets import preset
+from dialrl.engine import engine_factory
+from dialrl.environment.registry import open_environment
+from dialrl.errors import DialrlError, UsageError
+from dialrl.model.find import find_policy
+from dialrl.returns.channels import chosen_channels
+from dialrl.train.config import PipelineConfig
+
+
+def check_pipeline(pipeline: PipelineConfig) -> None:
+    """Raise the error that a stage would raise later, naming the section it belongs to."""
+    checks: dict[str, Callable[[], object]] = {
+        "policy": lambda: _policy(pipeline),
+        "rollout": lambda: _rollout(pipeline),
+        "returns": lambda: chosen_channels(pipeline.returns),
+        "advantage": lambda: _advantage(pipeline),
+        "update": lambda: pipeline.update.check_total_steps(pipeline.train.iterations),
+        "evaluate": lambda: _scenarios(pipeline, pipeline.evaluate.split),
+    }
+    for section, check in checks.items():
+        try:
+            check()
+        except DialrlError as error:
+            raise type(error)(f"Pipeline section '{section}': {error}") from error
+
+
+def _policy(pipeline: PipelineConfig) -> None:
+    if pipeline.rollout.engine == "hf":  # what an endpoint serves may be a mere name
+        find_policy(pipeline.policy)
+
+
+def _rollout(pipeline: PipelineConfig) -> None:
+    engine_factory(pipeline.rollout.engine)
+    _scenarios(pipeline, pipeline.rollout.split)
+
+
+def _scenarios(pipeline: PipelineConfig, split: str) -> None:
+    environment = open_environment(pipeline.rollout.environment, pipeline.rollout.environment_options)
+    if not environment.scenarios(split):
+        raise UsageError(f"Environment '{pipeline.rollout.environment}' has no scenarios in split '{split}'.")
+
+
+def _advantage(pipeline: PipelineConfig) -> None:
+    """The preset exists, and its discount is the one the returns are made with (or is given)."""
+    config = pipeline.advantage
+    if config.terms:
+        return
+    published = preset(config.estimator).gamma
+    if config.gamma is None and published is not None and published != pipeline.returns.gamma:
+        raise UsageError(
+            f"preset '{config.estimator}' was published with gamma {published}; returns.gamma is"
+            f" {pipeline.returns.gamma}. Set advantage.gamma to say which one the terms use, or change returns.gamma."
+        )
