@@ -221,6 +221,8 @@ def test_a_card_without_an_opening_gets_one_that_its_group_shares(tmp_path):
     assert len({message["content"] for messages in rows for message in messages if message["role"] == "user"}) == 1
     openings = [b for b in server.requests if b["model"] == "actor" and len(b["messages"]) == 2]
     assert len(openings) == 1
+    made_from = TrajectoryFile.open(tmp_path / "r.parquet").lineage.record("rollout").details["environment_made_from"]
+    assert set(made_from) == {"prompts", "cards"}
 
 
 # options ------------------------------------------------------------------------------------------------------------
@@ -245,6 +247,9 @@ def test_prompts_of_ones_own_replace_the_shipped_ones_one_by_one(cards, tmp_path
     with ModelServer(world) as server:
         opening, _ = talk(server, cards, ["a"], prompts=str(tmp_path / "prompts"))
     assert opening.messages[0].content == "Be brief. en"
+    shipped, changed = (open_environment("support", given).provenance for given in ({}, {"prompts": str(own.parent)}))
+    assert shipped["cards"] == changed["cards"]
+    assert shipped["prompts"] != changed["prompts"]
     (own / "policy.jinja").write_text("{{ nobody_knows }}")
     with ModelServer(world) as server, pytest.raises(UsageError, match="nobody_knows"):
         talk(server, cards, [], prompts=str(tmp_path / "prompts"))

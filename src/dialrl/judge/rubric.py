@@ -53,6 +53,12 @@ class RubricJudge:
         """Ask through ``calls``."""
         self._calls = calls
 
+    @property
+    def provenance(self) -> dict[str, str]:
+        """What made the grades besides the options, for the lineage."""
+        names = ("judge/system.jinja", "judge/grade.jinja", "judge/assess.jinja")
+        return {"prompts": self._prompts.digest(*names), "rubric": self._rubric.digest()}
+
     async def assess(self, scenario: Scenario, opening: Sequence[Message], seed: int) -> tuple[float, ...]:
         """P_0 by axis, from the card's own levels or asked. Raises RunError when the judge gives none."""
         levels = scenario.card.get("deficit") if self.options.assess == "card" else None

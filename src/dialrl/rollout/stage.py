@@ -244,9 +244,17 @@ class Rollout:
                 "max_reply_tokens": sampling.max_reply_tokens,
             },
             "logprobs_kind": "drawn" if self.policy.engine.capabilities.logprobs else None,
+            **self._provenance(),
             "history": self.setting.history,
             "template_probe": self.probe.to_details() if self.probe else None,
         }
+
+    def _provenance(self) -> dict[str, Any]:
+        """Digests of prompts, cards and rubric, from parts that have any."""
+        judge = self.setting.grading.judge if self.setting.grading else None
+        parts: dict[str, object] = {"environment_made_from": self.environment, "judge_made_from": judge}
+        known = {name: getattr(part, "provenance", None) for name, part in parts.items()}
+        return {name: digests for name, digests in known.items() if digests}
 
     def _check_failures(self, counts: Mapping[str, int]) -> None:
         failed, all_dialogues = counts["failed_dialogues"], counts["dialogues"]

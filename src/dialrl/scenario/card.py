@@ -1,4 +1,4 @@
-"""A scenario: what the dialogues of a group have in common. Loading and validating support cards will join it here."""
+"""A scenario: what the dialogues of a group have in common. Not here: a support card (``support_card``)."""
 
 from dataclasses import dataclass, field
 from typing import Any

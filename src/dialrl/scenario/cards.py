@@ -4,6 +4,7 @@ Not here: other shapes of a card (``card_imports``), what a card is (``support_c
 training (``split``).
 """
 
+import hashlib
 import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -47,6 +48,14 @@ def cards_text(cards: Sequence[SupportCard]) -> str:
 
     values = [card.model_dump(mode="json", exclude_none=True) for card in cards]
     return str(yaml.safe_dump({"cards": values}, allow_unicode=True, sort_keys=False, width=118))
+
+
+def cards_digest(cards: Sequence[SupportCard]) -> str:
+    """Content hash of ``cards``, wherever their files lie."""
+    content = hashlib.sha256()
+    for card in cards:
+        content.update(card.model_dump_json().encode() + b"\n")
+    return "sha256:" + content.hexdigest()
 
 
 def _files(root: Path) -> list[Path]:

@@ -12,11 +12,12 @@ from dialrl.environment.support.session import SupportSession
 from dialrl.errors import InputError, RunError, UsageError
 from dialrl.prompts import Prompts
 from dialrl.scenario.card import Scenario
-from dialrl.scenario.cards import load_cards
+from dialrl.scenario.cards import cards_digest, load_cards
 from dialrl.scenario.split import refuse_test_cards
 from dialrl.scenario.support_card import SupportCard, read_card
 
 SPLITS = ("train", "test")
+PROMPTS = tuple(f"support/{name}.jinja" for name in ("actor", "director", "guidance", "policy", "start"))
 
 
 class SupportEnvironment:
@@ -38,6 +39,11 @@ class SupportEnvironment:
     def connect(self, calls: ModelCalls) -> None:
         """Ask through ``calls``."""
         self._calls = calls
+
+    @property
+    def provenance(self) -> dict[str, str]:
+        """What made the dialogues besides the options, for the lineage."""
+        return {"prompts": self.prompts.digest(*PROMPTS), "cards": cards_digest(list(self._cards.values()))}
 
     @property
     def calls(self) -> ModelCalls:
