@@ -61,7 +61,7 @@ def test_ids_and_logprobs_are_stored_as_they_came(tmp_path):
     assert summary.figures["calls"]["policy"]["calls"] == len(rows)
 
 
-def test_text_alone_leaves_the_ids_null_and_update_refuses_the_file(tmp_path, policy):
+def test_text_alone_leaves_the_ids_null_and_update_refuses_the_file(tmp_path):
     from dialrl.update.turns import Turn, check_trained
 
     def reply(body):
