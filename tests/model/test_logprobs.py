@@ -8,6 +8,7 @@ import torch
 from tests.update.worlds import VOCABULARY, tiny_model
 
 from dialrl.errors import UsageError
+from dialrl.model import logprobs
 from dialrl.model.logprobs import (
     HeadSettings,
     check_head,
@@ -58,6 +59,36 @@ def test_gradients_do_not_depend_on_chunks() -> None:
         gradients.append(torch.cat([p.grad.flatten() for p in model.parameters()]))
     for other in gradients[1:]:
         assert (other - gradients[0]).norm() <= 1e-10 * gradients[0].norm()
+
+
+@pytest.mark.parametrize("temperature", [1.0, 0.7])
+def test_large_vocabularies_take_a_shorter_way_to_the_same_numbers(
+    temperature: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    torch.manual_seed(0)
+    head = torch.nn.Linear(4, 50, bias=False).double()
+    targets, weights = torch.randint(0, 50, (9,)), torch.randn(9, dtype=torch.float64)
+    found = []
+    for limit in (1, 1000):
+        monkeypatch.setattr(logprobs, "LARGE_VOCABULARY", limit)
+        hidden = (10 * torch.arange(36.0, dtype=torch.float64).sin().reshape(9, 4)).requires_grad_()
+        head.zero_grad()
+        result = head_logprobs(head, hidden, targets, HeadSettings(temperature, chunk_tokens=4))
+        (result.logprobs_T * weights).sum().backward()
+        found.append((result.logprobs_T, result.entropy_T, hidden.grad, head.weight.grad.clone()))
+    for short, plain_way in zip(*found, strict=True):
+        torch.testing.assert_close(short, plain_way, rtol=1e-11, atol=1e-12)
+
+
+def test_a_logit_of_minus_infinity_has_no_part_in_the_entropy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(logprobs, "LARGE_VOCABULARY", 1)
+    head = torch.nn.Linear(1, 3)
+    with torch.no_grad():
+        head.weight.zero_()
+        head.bias.copy_(torch.tensor([0.0, 0.0, -torch.inf]))
+    result = head_logprobs(head, torch.ones(1, 1), torch.tensor([0]), HeadSettings())
+    assert result.entropy_T.item() == pytest.approx(np.log(2))
+    assert result.logprobs_T.item() == pytest.approx(-np.log(2))
 
 
 def test_the_head_sees_trained_places_only_and_never_more_than_a_chunk() -> None:

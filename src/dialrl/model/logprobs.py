@@ -15,6 +15,7 @@ from dialrl.errors import UsageError
 from dialrl.model.packing import SequenceBatch
 
 LOGITS_BYTES = 2**28
+LARGE_VOCABULARY = 4096  # from here on the head's elementwise passes are worth fusing
 HEAD_TOLERANCE = 1e-3
 
 
@@ -90,11 +91,37 @@ def _head_chunk(
         logits_TV = logits_TV.float()
     if settings.temperature != 1.0:
         logits_TV = logits_TV / settings.temperature
+    if not settings.entropy_gradient and logits_TV.shape[-1] >= LARGE_VOCABULARY:
+        logprobs, entropy = _FusedLogprobs.apply(logits_TV, targets)
+        return logprobs, entropy
     log_softmax_TV = torch.log_softmax(logits_TV, dim=-1)
     logprobs = log_softmax_TV.gather(-1, targets.unsqueeze(-1)).squeeze(-1)
     if settings.entropy_gradient:
         return logprobs, entropy_of(log_softmax_TV)
     return logprobs, entropy_of(log_softmax_TV.detach())
+
+
+class _FusedLogprobs(torch.autograd.Function):  # type: ignore[misc]
+    """Log-probs and entropy with one exponential a logit, where log-softmax, entropy and backward pass take three."""
+
+    @staticmethod
+    def forward(ctx: Any, logits_TV: torch.Tensor, targets_T: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        probabilities_TV = torch.softmax(logits_TV, dim=-1)
+        normaliser_T = logits_TV.amax(-1) - probabilities_TV.amax(-1).log()
+        places = targets_T.unsqueeze(-1)
+        logprobs_T = logits_TV.gather(-1, places).squeeze(-1) - normaliser_T
+        finite_TV = logits_TV.clamp(min=torch.finfo(logits_TV.dtype).min)  # -inf times probability 0 is no number
+        entropy_T = normaliser_T - torch.linalg.vecdot(probabilities_TV, finite_TV)
+        ctx.save_for_backward(probabilities_TV, places)
+        ctx.mark_non_differentiable(entropy_T)
+        return logprobs_T, entropy_T
+
+    @staticmethod
+    def backward(ctx: Any, gradient_T: torch.Tensor, _: torch.Tensor) -> tuple[torch.Tensor, None]:
+        probabilities_TV, places = ctx.saved_tensors
+        gradient_TV = probabilities_TV * -gradient_T.unsqueeze(-1)
+        gradient_TV.scatter_add_(-1, places, gradient_T.unsqueeze(-1))
+        return gradient_TV, None
 
 
 def entropy_of(log_softmax_TV: torch.Tensor) -> torch.Tensor:
