@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from test_golden_tables import igpo_rows
+from tests.advantage.test_golden_tables import igpo_rows
 
 from credit_files import GOLDEN, advantage_of, credit, flat, returns_of, write
 from dialrl.advantage.presets import known_presets

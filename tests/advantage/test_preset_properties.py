@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from plain_credit import PLAIN, Group, Plain, plain_advantages, spread
+from tests.advantage.plain_credit import PLAIN, Group, Plain, plain_advantages, spread
 
 from credit_files import rows_of
 from dialrl.advantage.config import AdvantageConfig
