@@ -124,6 +124,30 @@ def test_a_context_that_is_full_ends_the_dialogue(tmp_path):
     assert only["final_ids"] == []
 
 
+class Scoring(ScriptedEnvironment):
+    """Says with every line what the dialogue is worth so far."""
+
+    def open(self, scenario, seed):
+        session = super().open(scenario, seed)
+
+        class Session:
+            async def opening(self):
+                return await session.opening()
+
+            async def respond(self, reply, state):
+                said = (Message("user", "Go on."),)
+                return EnvironmentStep(said, None, 0.25, ("echo",), usage=(Usage("actor", 9, 0, 2),))
+
+        return Session()
+
+
+def test_a_full_context_loses_nothing_of_what_the_environment_said_last(tmp_path, monkeypatch):
+    register(monkeypatch, environment=Scoring(["Hello."], scenarios=["s"]))
+    (only,) = talk(tmp_path, ["Hm."], context_limit_tokens=25)
+    assert (only["end_reason"], only["outcome"], only["flags"]) == ("token_limit", 0.25, ["echo"])
+    assert [used["role"] for used in only["usage"]] == ["policy", "actor"]
+
+
 def test_an_opening_that_fills_the_context_is_a_row_without_reply(tmp_path):
     (only,) = talk(tmp_path, ["Hm."], context_limit_tokens=10)
     assert (only["reply"], only["reply_ids"], only["status"], only["end_reason"]) == (None, None, "ok", "token_limit")

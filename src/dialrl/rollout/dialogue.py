@@ -99,7 +99,7 @@ class DialogueRun:
             if step.end_reason is not None:
                 return self._end(step)
             prompt = self._context.next(step.messages)
-        return self._end(EnvironmentStep(step.messages, "token_limit"))
+        return self._end(replace(step, end_reason="token_limit"))
 
     async def _turn(self, turn: int, step: EnvironmentStep, prompt: TurnPrompt) -> tuple[Row, PolicyReply]:
         seed = self._seed(turn, "policy")
