@@ -26,17 +26,19 @@ class DemoJudge:
 
     ``noise``: probability that an indicator's level moves by one step (within its range). ``missing``: probability
     that a judgement fails. Both 0 by default; drawn from (seed, scenario, turn): the same call, the same verdict.
+    ``extra_trust`` is that of the world it judges (``rules.State``).
     """
 
     name = "demo"
     rubric = "support"
 
-    def __init__(self, noise: float = 0.0, missing: float = 0.0) -> None:
+    def __init__(self, noise: float = 0.0, missing: float = 0.0, extra_trust: int = 0) -> None:
         for option, value in (("noise", noise), ("missing", missing)):
             if not 0.0 <= value <= 1.0:
                 raise InputError(f"The demo judge's '{option}' is a probability, expected 0 to 1, got {value}.")
         self.noise = noise
         self.missing = missing
+        self.extra_trust = extra_trust
 
     def assess_levels(self, scenario: DemoScenario) -> dict[str, int]:
         """Level of each of the nine deficit items: one assessment a group, from the card."""
@@ -55,23 +57,29 @@ class DemoJudge:
         lines = spoken(transcript)[: 2 * turn + 2]
         if turn < 0 or len(lines) < 2 * turn + 2:
             raise InputError(f"The dialogue of {scenario.scenario_id} has {len(lines) // 2} replies, no turn {turn}.")
-        return self._verdict(scenario, track(lines).turns[turn], lines[-1].content, turn, seed)
+        return self._verdict(scenario, track(lines, self.extra_trust).turns[turn], lines[-1].content, turn, seed)
 
     def grade_dialogue(self, scenario: DemoScenario, transcript: Sequence[Message], seed: int = 0) -> list[TurnVerdict]:
         """The verdicts on all replies of a transcript, read once: equal to ``grade`` turn by turn."""
         replies = [line.content for line in spoken(transcript) if line.role == "assistant"]
-        turns = track(transcript).turns
+        turns = track(transcript, self.extra_trust).turns
         return [
             self._verdict(scenario, turn, reply, place, seed)
             for place, (turn, reply) in enumerate(zip(turns, replies, strict=True))
         ]
 
     def _verdict(self, scenario: DemoScenario, tracked: TrackedTurn, reply: str, turn: int, seed: int) -> TurnVerdict:
-        draws = random.Random(f"demo judge {seed} {scenario.scenario_id} {turn}")
-        if draws.random() < self.missing:
+        levels = self.seen_levels(grade(tracked.state, scenario.guarded, tracked.act), scenario, turn, seed)
+        if levels is None:
             return TurnVerdict((), "missing", error="The demo judge was set to fail at random and failed here.")
-        levels = self._with_noise(grade(tracked.state, scenario.guarded, tracked.act), draws)
         return TurnVerdict(_grades(levels, tracked.act, reply), "ok")
+
+    def seen_levels(self, levels: Levels, scenario: DemoScenario, turn: int, seed: int) -> Levels | None:
+        """What this judge makes of a reply whose true levels are ``levels``; None where its judgement fails."""
+        if self.noise == self.missing == 0.0:
+            return levels
+        draws = random.Random(f"demo judge {seed} {scenario.scenario_id} {turn}")
+        return None if draws.random() < self.missing else self._with_noise(levels, draws)
 
     def _with_noise(self, levels: Levels, draws: random.Random) -> Levels:
         return Levels(*(self._moved(level, name, draws) for name, level in zip(INDICATORS, levels, strict=True)))

@@ -166,14 +166,16 @@ def prior_guarded(given: Sequence[DemoScenario]) -> dict[tuple[int, bool], float
     return {cue: guarded[cue] / total[cue] for cue in total}
 
 
-def solve(given: Sequence[DemoScenario], turn_limit: int = TURN_LIMIT) -> DemoReference:
-    """Exact reference values, averaged over the scenarios given (each counts once)."""
+def solve(given: Sequence[DemoScenario], turn_limit: int = TURN_LIMIT, extra_trust: int = 0) -> DemoReference:
+    """Exact reference values, averaged over the scenarios given (each counts once), in the world of these settings."""
     prior = prior_guarded(given)
 
     def mean(kind: Planner, sees_hidden: bool = False) -> float:
         values = [
             planner(kind, turn_limit).plan(
-                0, State(each.need), float(each.guarded) if sees_hidden else prior[each.need, each.sounds_guarded]
+                0,
+                State(each.need, extra_trust=extra_trust),
+                float(each.guarded) if sees_hidden else prior[each.need, each.sounds_guarded],
             )[0]
             for each in given
         ]

@@ -66,6 +66,7 @@ class State(NamedTuple):
     last: Act = Act.SILENT
     revealed: bool = False
     raw: bool = False
+    extra_trust: int = 0  # beyond TRUST_NEEDED before a question is answered: the laboratory's delay of the payoff
 
     @property
     def position(self) -> tuple[int, int, int]:
@@ -113,8 +114,12 @@ def _has_use(state: State, act: Act) -> bool:
 
 def is_answered(state: State, guarded: bool, act: Act) -> bool:
     """Does ``act`` make the user tell the detail? A question does, once, in a steady moment, with trust enough."""
-    ready = not state.revealed and not state.raw and state.trust >= TRUST_NEEDED[guarded]
+    ready = not state.revealed and not state.raw and _has_trust(state, guarded)
     return ready and act is Act.ASK and state.last is not Act.ASK
+
+
+def _has_trust(state: State, guarded: bool) -> bool:
+    return state.trust >= TRUST_NEEDED[guarded] + state.extra_trust
 
 
 def grade(state: State, guarded: bool, act: Act) -> Levels:
@@ -196,7 +201,7 @@ def next_symbols(state: State, levels: Levels, act: Act, answered: bool, guarded
         return {Symbol.RAW: RAW_PROBABILITY, Symbol.REFUSED if act is Act.ASK else Symbol.HURT: steady}
     if state.revealed:
         return {Symbol.RAW: RAW_PROBABILITY, Symbol.EASED: steady}
-    warm = 1.0 - CUE_NOISE if state.trust >= TRUST_NEEDED[guarded] else CUE_NOISE
+    warm = 1.0 - CUE_NOISE if _has_trust(state, guarded) else CUE_NOISE
     return {Symbol.RAW: RAW_PROBABILITY, Symbol.WARM: steady * warm, Symbol.COOL: steady * (1.0 - warm)}
 
 

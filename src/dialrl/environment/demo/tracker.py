@@ -36,8 +36,8 @@ def spoken(transcript: Sequence[Message]) -> list[Message]:
     return [message for message in transcript if message.role in ("user", "assistant")]
 
 
-def track(transcript: Sequence[Message]) -> Track:
-    """The states of a dialogue, from its text alone.
+def track(transcript: Sequence[Message], extra_trust: int = 0) -> Track:
+    """The states of a dialogue, from its text alone; ``extra_trust`` is that of the world (``rules.State``).
 
     Raises InputError when the lines do not alternate, or the first is no opening of this world.
     """
@@ -49,7 +49,7 @@ def track(transcript: Sequence[Message]) -> Track:
     for place, line in enumerate(lines):
         if line.role != ("user", "assistant")[place % 2]:
             raise InputError(f"A demo dialogue alternates user and assistant; line {place} is by '{line.role}'.")
-    state, turns = State(cues[0]), []
+    state, turns = State(cues[0], extra_trust=extra_trust), []
     for place in range(1, len(lines), 2):
         act = features(lines[place].content, lines[:place]).act
         symbol = symbol_of(lines[place + 1].content) if place + 1 < len(lines) else None

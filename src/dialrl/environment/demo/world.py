@@ -26,14 +26,17 @@ class UserStep:
 
 
 class DemoUser:
-    """One dialogue with the user of a scenario. ``seed`` decides moods, cues and wording after the opening line."""
+    """One dialogue with the user of a scenario. ``seed`` decides moods, cues and wording after the opening line.
 
-    def __init__(self, scenario: DemoScenario, seed: int, turn_limit: int = TURN_LIMIT) -> None:
+    ``turn_limit`` and ``extra_trust`` (beyond the usual before a question is answered) make other worlds of it.
+    """
+
+    def __init__(self, scenario: DemoScenario, seed: int, turn_limit: int = TURN_LIMIT, extra_trust: int = 0) -> None:
         self.scenario = scenario
         self.seed = seed
         self.turn_limit = turn_limit
         self.transcript: list[Message] = [Message("user", scenario.opening)]
-        self.state = State(scenario.need)
+        self.state = State(scenario.need, extra_trust=extra_trust)
         self.turn = 0
         self.end_reason: str | None = None
 
@@ -74,9 +77,13 @@ class DemoUser:
         return "turn_limit" if self.turn >= self.turn_limit else None
 
     def _draw(self, what: str) -> float:
-        """A number in [0, 1) that belongs to this scenario, seed and turn."""
-        key = f"{self.scenario.scenario_id}|{self.seed}|{self.turn}|{what}".encode()
-        return int.from_bytes(hashlib.blake2b(key, digest_size=8).digest(), "big") / 2.0**64
+        return draw_of(self.scenario.scenario_id, self.seed, self.turn, what)
+
+
+def draw_of(scenario_id: str, seed: int, turn: int, what: str) -> float:
+    """The user's number in [0, 1) for ``what`` ("symbol" or "wording") at this scenario, seed and turn."""
+    key = f"{scenario_id}|{seed}|{turn}|{what}".encode()
+    return int.from_bytes(hashlib.blake2b(key, digest_size=8).digest(), "big") / 2.0**64
 
 
 def _pick(probabilities: dict[Symbol, float], draw: float) -> Symbol:
