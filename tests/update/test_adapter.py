@@ -86,3 +86,13 @@ def test_a_file_without_signal_leaves_the_policy_as_it_was(policy: Path, files: 
     flat = [{**row, "advantage": 0.0} for row in random_rows(4)]
     trainer = run(policy, [write_advantages(tmp_path / "flat.parquet", flat)], tmp_path / "p1")
     assert trainer.digest == Trainer.open(policy, LORA).digest
+
+
+def test_an_adapter_that_was_cut_short_is_named_with_what_to_do(
+    policy: Path, files: list[Path], tmp_path: Path
+) -> None:
+    run(policy, files[:1], tmp_path / "p1")
+    file = tmp_path / "p1" / "adapter" / "adapter_model.safetensors"
+    file.write_bytes(file.read_bytes()[:-8])
+    with pytest.raises(InputError, match=r"adapter_model\.safetensors' is damaged or cut short.*Run the update again"):
+        Trainer.open(tmp_path / "p1", LORA)

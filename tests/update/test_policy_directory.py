@@ -9,6 +9,7 @@ from tests.update.worlds import save_policy, tiny_model
 
 from dialrl.errors import InputError, OutputExistsError
 from dialrl.model.digest import policy_digest
+from dialrl.model.distributed import Processes
 from dialrl.model.loading import LoadingSettings, load_model
 from dialrl.update.config import UpdateConfig
 from dialrl.update.policy_directory import (
@@ -20,7 +21,7 @@ from dialrl.update.policy_directory import (
     refuse_output,
     save_model,
 )
-from dialrl.update.trainer_state import TrainerState, read_trainer_state, write_trainer_state
+from dialrl.update.trainer_state import TrainerProgress, read_trainer_state, write_progress, write_shards
 
 
 def fill(directory: Path, text: str = "one") -> None:
@@ -122,12 +123,14 @@ def test_rounded_weights_load_as_bfloat16(tmp_path: Path) -> None:
 def test_a_trainer_state_comes_back_bit_for_bit_in_shards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dialrl.update.trainer_state.SHARD_BYTES", 100)
     moments = {f"exp_avg.{i}": torch.randn(5, 4) for i in range(3)}
-    state = TrainerState(step=3, optimizer_steps=7, total_steps=9, cursor="sha256:x", moments=moments)
-    write_trainer_state(state, UpdateConfig(), tmp_path / "trainer")
+    directory = tmp_path / "trainer"
+    directory.mkdir()
+    write_shards("moments", moments, directory, Processes())
+    write_progress(TrainerProgress(3, 7, 9, "sha256:x"), UpdateConfig(), directory)
     back = read_trainer_state(tmp_path)
     assert back is not None
     assert (back.step, back.optimizer_steps, back.total_steps, back.cursor) == (3, 7, 9, "sha256:x")
-    assert all(torch.equal(back.moments[name], tensor) for name, tensor in moments.items())
+    assert all(torch.equal(back.moments[name].read(), tensor) for name, tensor in moments.items())
     assert len(list((tmp_path / "trainer").glob("moments-*-of-00003.safetensors"))) == 3
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 from tests.update.worlds import random_rows, save_policy, tiny_model, turn_row, with_sampler, write_advantages
 
 from dialrl.errors import InputError, NumericalError
@@ -20,6 +20,7 @@ from dialrl.update.policy_directory import read_manifest
 from dialrl.update.sequences import Limits, build_sequences
 from dialrl.update.statistics import FileMetrics
 from dialrl.update.trainer import Trainer
+from dialrl.update.trainer_state import read_trainer_state
 from dialrl.update.turns import Turn
 
 BASE: dict[str, Any] = {"learning_rate": 1e-2, "max_mismatch": 100.0}
@@ -164,16 +165,16 @@ def test_rounding_the_saved_weights_loses_nothing_of_the_master(
 
 def test_state_of_another_architecture_is_refused(policy: Path, files: list[Path], tmp_path: Path) -> None:
     run(policy, files[:1], tmp_path / "p1", UpdateConfig(**BASE))
-    trainer = Trainer.open(tmp_path / "p1", UpdateConfig(**BASE))
     smaller = Learner(tiny_model(layers=1), UpdateConfig(**BASE))
     with pytest.raises(InputError, match=r"'model.layers.1.*which the policy does not have.*--fresh-optimizer"):
-        Trainer(smaller, tmp_path, "sha256:x", state=trainer._state())
+        Trainer(smaller, tmp_path, "sha256:x", state=read_trainer_state(tmp_path / "p1"))
 
 
 def test_a_state_of_other_shapes_is_refused(policy: Path, files: list[Path], tmp_path: Path) -> None:
     run(policy, files[:1], tmp_path / "p1", UpdateConfig(**BASE))
-    state = Trainer.open(tmp_path / "p1", UpdateConfig(**BASE))._state()
-    state.moments["exp_avg.model.norm.weight"] = torch.zeros(3)  # type: ignore[index]
+    file = next((tmp_path / "p1" / "trainer").glob("moments-*.safetensors"))
+    save_file(load_file(file) | {"exp_avg.model.norm.weight": torch.zeros(3)}, file)
+    state = read_trainer_state(tmp_path / "p1")
     with pytest.raises(InputError, match=r"'exp_avg.model.norm.weight': got \(3,\), the policy's has shape \(16,\)"):
         Trainer(Learner(tiny_model(), UpdateConfig(**BASE)), tmp_path, "sha256:x", state=state)
 
@@ -183,6 +184,21 @@ def test_a_trainer_directory_that_is_not_whole_is_refused(policy: Path, files: l
     (tmp_path / "p1" / "trainer" / "trainer.json").unlink()
     with pytest.raises(InputError, match=r"trainer.json' does not exist: the policy directory is not whole"):
         Trainer.open(tmp_path / "p1", UpdateConfig(**BASE))
+
+
+@pytest.mark.parametrize(
+    ("place", "remedy"),
+    [("trainer/moments", "--fresh-optimizer"), ("trainer/master", "--fresh-optimizer"), ("model/model", "again")],
+)
+def test_a_file_of_a_policy_that_was_cut_short_is_named_with_what_to_do(
+    place: str, remedy: str, policy: Path, files: list[Path], tmp_path: Path
+) -> None:
+    config = UpdateConfig(**BASE, precision="bf16")
+    run(policy, files[:1], tmp_path / "p1", config)
+    (file,) = (tmp_path / "p1").glob(f"{place}*.safetensors")
+    file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
+    with pytest.raises(InputError, match=rf"{file.name}' is (damaged|cut short).*{remedy}"):
+        Trainer.open(tmp_path / "p1", config)
 
 
 def test_on_policy_figures(policy: Path, tmp_path: Path) -> None:

@@ -20,6 +20,13 @@ from dialrl.update.passes import Passes
 from dialrl.update.plan import plan_steps
 from dialrl.update.trainer import Trainer
 
+RECIPE = {"learning_rate": 1e-2, "max_mismatch": 100.0, "epochs": 2, "mini_batch_dialogues": 3}
+RECIPES = {
+    "fp32": {},
+    "bf16": {"precision": "bf16"},
+    "lora": {"lora_rank": 4},
+    "lora-packed": {"lora_rank": 3, "layout": "packed"},
+}
 NUMBERS = (0, 2, 6, 7)  # of LOSSES: ppo, with entropy, gspo by dialogue and by turn
 CUTS = ({"micro_batch_dialogues": 3}, {"layout": "packed", "micro_batch_tokens": 40, "head_chunk_tokens": 5})
 
@@ -46,19 +53,21 @@ def main(folder: Path) -> None:
     for number in NUMBERS:
         for cut in range(len(CUTS)):
             gradients(folder, number, cut)
-    for precision in ("fp32", "bf16"):
-        config = UpdateConfig(
-            learning_rate=1e-2, max_mismatch=100.0, epochs=2, mini_batch_dialogues=3, precision=precision
-        )  # type: ignore[arg-type]
-        trainer = Trainer.open(folder / "p0", config, 4)
-        trainer.step_file(folder / "0.parquet")
-        trainer.save(folder / f"{precision}-p1")
-        resumed = Trainer.open(folder / f"{precision}-p1", config, 4)
-        for one in (trainer, resumed):
-            one.step_file(folder / "1.parquet")
-        trainer.save(folder / f"{precision}-p2")
-        resumed.save(folder / f"{precision}-resumed")
+    for name, options in RECIPES.items():
+        chain(folder, name, UpdateConfig(**RECIPE, **options))  # type: ignore[arg-type]
     torch.distributed.destroy_process_group()
+
+
+def chain(folder: Path, name: str, config: UpdateConfig) -> None:
+    """Two updates by a trainer that stays up, by one that is opened in between, and after one process's first."""
+    trainer = Trainer.open(folder / "p0", config, 4)
+    trainer.step_file(folder / "0.parquet")
+    trainer.save(folder / f"{name}-p1")
+    resumed = Trainer.open(folder / f"{name}-p1", config, 4)
+    continued = Trainer.open(folder / f"{name}-alone-p1", config, 4)
+    for one, end in ((trainer, "p2"), (resumed, "resumed"), (continued, "continued")):
+        one.step_file(folder / "1.parquet")
+        one.save(folder / f"{name}-{end}")
 
 
 if __name__ == "__main__":

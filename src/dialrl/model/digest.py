@@ -49,6 +49,8 @@ def _stable(value: Any) -> Any:
 
 
 def _tensor_digests(file: Path) -> Iterator[tuple[str, bytes]]:
+    if not file.stat().st_size:
+        raise InputError(f"'{file}' is empty. Save the model again.")
     with file.open("rb") as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
         header, start = _header(file, mapped)
         view = memoryview(mapped)
@@ -73,4 +75,10 @@ def _header(file: Path, mapped: mmap.mmap) -> tuple[dict[str, Any], int]:
         header = None
     if not isinstance(header, dict) or start > len(mapped):
         raise InputError(f"'{file}' is not a whole safetensors file: its header cannot be read. Save the model again.")
+    ends = [entry["data_offsets"][1] for name, entry in header.items() if name != "__metadata__"]
+    expected = start + max(ends, default=0)
+    if expected > len(mapped):
+        raise InputError(
+            f"'{file}' is cut short: {len(mapped)} bytes, its header names {expected}. Save the model again."
+        )
     return header, start

@@ -5,17 +5,18 @@ is the identity, so that callers need no second code path. Not here: which proce
 """
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import distributed
 from torch.distributed.fsdp import fully_shard
-from torch.distributed.tensor import DTensor, distribute_tensor
+from torch.distributed.tensor import DTensor
 
 from dialrl.model.logprobs import HeadSettings, TokenLogprobs, token_logprobs
 from dialrl.model.packing import SequenceBatch
+from dialrl.model.stored_tensors import StoredTensor
 
 Forward = Callable[[SequenceBatch, HeadSettings], TokenLogprobs]
 
@@ -33,8 +34,8 @@ def processes() -> Processes:
     count = int(os.environ.get("WORLD_SIZE", "1"))
     if count == 1:
         return Processes()
-    if not distributed.is_initialized():
-        distributed.init_process_group("nccl" if torch.cuda.is_available() else "gloo")
+    if not distributed.is_initialized():  # small sums go over the CPU on any machine
+        distributed.init_process_group("cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo")
     return Processes(distributed.get_world_size(), distributed.get_rank())
 
 
@@ -79,12 +80,46 @@ def whole(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
 
 
-def placed_like(parameter: torch.Tensor, tensor: torch.Tensor) -> torch.Tensor:
-    """``tensor`` on the device and, if so, in the shards of ``parameter``."""
-    tensor = tensor.to(parameter.device)
-    if isinstance(parameter, DTensor):
-        return distribute_tensor(tensor, parameter.device_mesh, parameter.placements)
-    return tensor
+def gathered(tensors: Iterable[tuple[str, torch.Tensor]], group: Processes) -> dict[str, torch.Tensor]:
+    """All of each tensor, in the first process and in its ordinary memory; nothing in the others.
+
+    Every process must ask for it. One tensor at a time is whole anywhere else.
+    """
+    found: dict[str, torch.Tensor] = {}
+    for name, tensor in tensors:
+        all_of_it = whole(tensor.detach())
+        if group.rank == 0:
+            found[name] = all_of_it if group.count == 1 else all_of_it.cpu()
+    return found
+
+
+def own_rows(tensor: torch.Tensor) -> tuple[torch.Tensor, int]:
+    """What this process holds of a tensor that may be sharded, and which row of the whole is its first.
+
+    Example: 5 rows over 2 processes are rows 0-2, first 0, and rows 3-4, first 3.
+    """
+    if not isinstance(tensor, DTensor):
+        return tensor, 0
+    local, processes = tensor.to_local(), tensor.device_mesh.size()
+    rows = -(-tensor.shape[0] // processes)
+    first = min(tensor.device_mesh.get_local_rank() * rows, tensor.shape[0])
+    return local, first
+
+
+def placed_like(parameter: torch.Tensor, stored: StoredTensor) -> torch.Tensor:
+    """``stored`` on the device and, if so, in the shards of ``parameter``; a process reads its own rows only."""
+    if not isinstance(parameter, DTensor):
+        return stored.read().to(parameter.device)
+    local, first = own_rows(parameter)
+    rows = stored.read(first, first + local.shape[0]).to(local.device)
+    return DTensor.from_local(
+        rows.contiguous(),
+        parameter.device_mesh,
+        parameter.placements,
+        run_check=False,
+        shape=parameter.shape,
+        stride=parameter.stride(),
+    )
 
 
 def summed(values: Sequence[float], group: Processes) -> list[float]:
@@ -98,8 +133,7 @@ def largest(values: Sequence[float], group: Processes) -> list[float]:
 
 
 def _reduced(values: Sequence[float], group: Processes, operation: Any) -> list[float]:
-    device = "cuda" if distributed.get_backend() == "nccl" else "cpu"
-    tensor = torch.tensor(list(values), dtype=torch.float64, device=device)
+    tensor = torch.tensor(list(values), dtype=torch.float64)
     distributed.all_reduce(tensor, op=operation)
     return [float(value) for value in tensor.tolist()]
 
@@ -116,5 +150,4 @@ def share_known(values_T: torch.Tensor, group: Processes) -> None:
 
 def wait_for_all(group: Processes) -> None:
     """Go on when every process has come here."""
-    if group.count > 1:
-        distributed.barrier()
+    summed([0.0], group)

@@ -4,10 +4,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import load_file
 
 from dialrl.errors import InputError
 from dialrl.model.loading import LoadingSettings, load_model
+from dialrl.model.stored_tensors import read_tensors
 
 
 def copy_weights(model: Any, directory: Path) -> None:
@@ -33,7 +33,7 @@ def _stored_weights(model: Any, directory: Path) -> dict[str, torch.Tensor]:
     """Weights by the model's own names. Files that name them otherwise go through transformers' conversion."""
     stored: dict[str, torch.Tensor] = {}
     for file in sorted(directory.glob("*.safetensors")):
-        stored.update(load_file(file))
+        stored.update(read_tensors(file, remedy="Write the policy again."))
     own = model.state_dict()
     tied = {own[name].data_ptr(): name for name in own if name in stored}
     for name in own:

@@ -6,20 +6,23 @@ sum was rounded. Not here: full fine-tuning, trainer state.
 """
 
 import json
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import load_file, save_file
 
 from dialrl.errors import InputError, missing_extra
 from dialrl.model.digest import policy_digest
+from dialrl.model.distributed import Processes, gathered, whole
+from dialrl.model.stored_tensors import read_tensors, write_tensors
 from dialrl.update.config import UpdateConfig
 
 FOLDER = "adapter"
 _NAME = "default"
 _WEIGHTS, _CONFIG, _BASE = "adapter_model.safetensors", "adapter_config.json", "base.json"
 _PREFIX = "base_model.model."
+_REMEDY = "Run the update again that made this policy."
 
 
 def add_adapter(model: Any, config: UpdateConfig) -> None:
@@ -62,7 +65,7 @@ def base_of(policy: Path) -> Path | None:
 
 def load_adapter(model: Any, policy: Path) -> None:
     """Weights of ``policy``'s adapter into a model that has one. Raises InputError for another shape."""
-    stored = {_own(name): tensor for name, tensor in load_file(policy / FOLDER / _WEIGHTS).items()}
+    stored = {_own(name): tensor for name, tensor in read_tensors(policy / FOLDER / _WEIGHTS, remedy=_REMEDY).items()}
     own = adapter_weights(model)
     shapes = {name: tensor.shape for name, tensor in own.items()}
     if shapes != {name: tensor.shape for name, tensor in stored.items()}:
@@ -77,14 +80,16 @@ def adapter_weights(model: Any) -> dict[str, torch.Tensor]:
     return {name: parameter for name, parameter in model.named_parameters() if ".lora_" in name}
 
 
-def save_adapter(model: Any, config: UpdateConfig, base: Path, directory: Path) -> None:
-    """Write ``adapter/`` into the new policy ``directory``; ``base`` is the model directory it was trained on."""
+def save_adapter(weights: Mapping[str, torch.Tensor], config: UpdateConfig, base: Path, directory: Path) -> None:
+    """Write ``adapter/`` into the new policy ``directory``; ``base`` is the model directory it was trained on.
+
+    ``weights``: whole, by their names in the model.
+    """
     folder = directory / FOLDER
     folder.mkdir()
-    weights = adapter_weights(model).items()
-    save_file({_stored(name): tensor.detach().cpu().contiguous() for name, tensor in weights}, folder / _WEIGHTS)
+    write_tensors({_stored(name): tensor for name, tensor in weights.items()}, folder / _WEIGHTS)
     settings = _settings(config)
-    settings.target_modules = sorted({name.split(".lora_")[0].rsplit(".", 1)[-1] for name, _ in weights})
+    settings.target_modules = sorted({name.split(".lora_")[0].rsplit(".", 1)[-1] for name in weights})
     settings.base_model_name_or_path = str(base.resolve())
     settings.inference_mode = True
     settings.save_pretrained(folder)
@@ -94,19 +99,31 @@ def save_adapter(model: Any, config: UpdateConfig, base: Path, directory: Path) 
     (folder / _BASE).write_text(json.dumps(about, indent=2) + "\n", encoding="utf-8")
 
 
-def merged_weights(model: Any) -> dict[str, torch.Tensor]:
-    """All weights by the names of the base model, the adapter's product added; ``model`` itself is not touched."""
+def merged_weights(model: Any, group: Processes) -> dict[str, torch.Tensor]:
+    """All weights by the names of the base model, the adapter's product added, in the first of ``group``'s processes.
+
+    ``model`` itself is not touched. Every process must ask for it.
+    """
+    return gathered(_merged(model), group)
+
+
+def _merged(model: Any) -> Iterator[tuple[str, torch.Tensor]]:
     layers = {name: layer for name, layer in model.named_modules() if hasattr(layer, "lora_A")}
-    tensors: dict[str, torch.Tensor] = {}
     for name, parameter in model.named_parameters():
         if ".lora_" in name:
             continue
         layer = name.removesuffix(".base_layer.weight")
-        tensor = parameter.detach()
+        tensor = whole(parameter.detach())
         if layer in layers and layer != name:
-            tensor = tensor + layers[layer].get_delta_weight(_NAME).detach()
-        tensors[name.replace(".base_layer.", ".")] = tensor
-    return tensors
+            tensor = tensor + _product(layers[layer])
+        yield name.replace(".base_layer.", "."), tensor
+
+
+def _product(layer: Any) -> torch.Tensor:
+    """What the adapter of a linear layer adds to its weight: B A times its scaling."""
+    first, second = (whole(part[_NAME].weight.detach()) for part in (layer.lora_A, layer.lora_B))
+    product: torch.Tensor = (second @ first) * layer.scaling[_NAME]
+    return product.T if layer.fan_in_fan_out else product
 
 
 def _stored(name: str) -> str:

@@ -6,7 +6,8 @@ from typing import Any
 import torch
 
 from dialrl.errors import InputError
-from dialrl.model.distributed import placed_like, whole
+from dialrl.model.distributed import placed_like
+from dialrl.model.stored_tensors import StoredTensor
 from dialrl.update.config import UpdateConfig
 
 STATE = ("exp_avg", "exp_avg_sq", "step")
@@ -41,16 +42,19 @@ def set_learning_rate(optimizer: torch.optim.AdamW, value: float) -> None:
 
 
 def moments_of(optimizer: torch.optim.AdamW, model: Any) -> dict[str, torch.Tensor]:
-    """AdamW's state of every parameter that has one, as ``exp_avg.NAME``, ``exp_avg_sq.NAME`` and ``step.NAME``."""
+    """AdamW's state of every parameter that has one, as ``exp_avg.NAME``, ``exp_avg_sq.NAME`` and ``step.NAME``.
+
+    Of sharded parameters in the same shards.
+    """
     tensors: dict[str, torch.Tensor] = {}
     for name, parameter in trainable_parameters(model).items():
         state = optimizer.state.get(parameter) or {}
-        tensors |= {f"{entry}.{name}": whole(state[entry].detach()) for entry in STATE if entry in state}
+        tensors |= {f"{entry}.{name}": state[entry].detach() for entry in STATE if entry in state}
     return tensors
 
 
 def restore_moments(
-    optimizer: torch.optim.AdamW, model: Any, tensors: Mapping[str, torch.Tensor], *, where: str
+    optimizer: torch.optim.AdamW, model: Any, tensors: Mapping[str, StoredTensor], *, where: str
 ) -> None:
     """Put a stored state back; a parameter that never had a gradient has none.
 
@@ -67,17 +71,17 @@ def restore_moments(
 
 
 def _placed(
-    stored: Mapping[str, torch.Tensor], name: str, parameter: torch.Tensor, where: str
+    stored: Mapping[str, StoredTensor], name: str, parameter: torch.Tensor, where: str
 ) -> dict[str, torch.Tensor]:
     for entry in STATE:
         shape = () if entry == "step" else tuple(parameter.shape)
-        found = tuple(stored[entry].shape) if entry in stored else "no value"
+        found = stored[entry].shape if entry in stored else "no value"
         if found != shape:
             raise InputError(f"{where}, '{entry}.{name}': got {found}, the policy's has shape {shape}. {_REMEDY}")
-    placed = {"step": stored["step"].to(parameter.device, torch.float32).clone()}
+    placed = {"step": stored["step"].read().to(parameter.device, torch.float32).clone()}
     for entry in STATE:
         if entry != "step":
-            placed[entry] = placed_like(parameter, stored[entry].to(dtype=parameter.dtype)).clone()
+            placed[entry] = placed_like(parameter, stored[entry]).to(parameter.dtype).clone()
     return placed
 
 

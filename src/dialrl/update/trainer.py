@@ -13,12 +13,20 @@ import torch
 
 from dialrl.errors import InputError, UsageError
 from dialrl.model.digest import policy_digest
-from dialrl.model.distributed import local_device, processes, wait_for_all
+from dialrl.model.distributed import gathered, local_device, wait_for_all
 from dialrl.model.loading import LoadingSettings, load_model, model_directory
 from dialrl.progress import SILENT, Progress
+from dialrl.trajectory.atomic import temporary_sibling
 from dialrl.trajectory.lineage import InputFile, package_versions
 from dialrl.trajectory.reader import TrajectoryFile
-from dialrl.update.adapter import add_adapter, base_of, load_adapter, merged_weights, save_adapter
+from dialrl.update.adapter import (
+    adapter_weights,
+    add_adapter,
+    base_of,
+    load_adapter,
+    merged_weights,
+    save_adapter,
+)
 from dialrl.update.config import UpdateConfig
 from dialrl.update.data import TrainingData, read_training_data
 from dialrl.update.learner import Learner, Row
@@ -37,11 +45,13 @@ from dialrl.update.schedule import learning_rate
 from dialrl.update.sequences import Limits
 from dialrl.update.statistics import FileMetrics
 from dialrl.update.trainer_state import (
+    TrainerProgress,
     TrainerState,
     master_weights,
     read_trainer_state,
     restore_master_weights,
-    write_trainer_state,
+    write_progress,
+    write_shards,
 )
 
 ON_POLICY_MISMATCH = 1e-3
@@ -86,8 +96,6 @@ class Trainer:
         if total_steps is None and state is not None:
             total_steps = state.total_steps
         config.check_total_steps(total_steps)
-        if config.lora_rank is not None and processes().count > 1:
-            raise UsageError("lora_rank is trained in one process; start dialrl update without torchrun.")
         settings = LoadingSettings(device=local_device(_device(config.device)))
         reference = load_model(config.reference, settings) if config.uses_reference and config.reference else None
         model, base = _load_trained(Path(policy), directory, config, settings)
@@ -159,10 +167,14 @@ class Trainer:
 
         Without any optimiser step since then the model files are copied: same tensors, same digest.
         """
-        group, state = self.learner.group, self._state() if with_trainer_state else None
-        weights = self._weights()
+        group, weights, adapter = self.learner.group, self._weights(), self._adapter()
         if group.rank == 0:
-            self._write(output, weights, state, overwrite=overwrite)
+            with atomic_directory(output, overwrite=overwrite) as directory:
+                if with_trainer_state:
+                    self._write_state(directory / "trainer")
+                self._write(directory, weights, adapter, with_trainer_state=with_trainer_state)
+        elif with_trainer_state:
+            self._write_state(temporary_sibling(output) / "trainer")
         wait_for_all(group)
         manifest = read_manifest(output)
         if manifest is None:
@@ -171,16 +183,31 @@ class Trainer:
         return manifest
 
     def _write(
-        self, output: Path, weights: Mapping[str, torch.Tensor] | None, state: TrainerState | None, *, overwrite: bool
+        self,
+        directory: Path,
+        weights: Mapping[str, torch.Tensor] | None,
+        adapter: Mapping[str, torch.Tensor],
+        *,
+        with_trainer_state: bool,
     ) -> None:
-        with atomic_directory(output, overwrite=overwrite) as directory:
-            self._save_model(directory / "model", weights)
-            if self._base is not None:
-                save_adapter(self.learner.model, self.config, self._base, directory)
-            if state is not None:
-                write_trainer_state(state, self.config, directory / "trainer")
-            write_metrics([row for metrics in self._metrics for row in metrics.rows], directory)
-            self._manifest(policy_digest(directory / "model"), state is not None).write(directory)
+        self._save_model(directory / "model", weights)
+        if self._base is not None:
+            save_adapter(adapter, self.config, self._base, directory)
+        write_metrics([row for metrics in self._metrics for row in metrics.rows], directory)
+        self._manifest(policy_digest(directory / "model"), with_trainer_state).write(directory)
+
+    def _write_state(self, directory: Path) -> None:
+        """Every process writes the rows it holds; what is whole, and ``trainer.json``, come from the first."""
+        model, group = self.learner.model, self.learner.group
+        if group.rank == 0:
+            directory.mkdir()
+        wait_for_all(group)
+        write_shards("moments", moments_of(self.learner.optimizer, model), directory, group)
+        if self.config.precision == "bf16" and self._base is None:
+            write_shards("master", master_weights(model), directory, group)
+        wait_for_all(group)
+        if group.rank == 0:
+            write_progress(self._progress(), self.config, directory)
 
     def adopt(self, policy: Path) -> None:
         """Take ``policy``, written earlier from these very weights, as the save of this state (a resumed run's replay).
@@ -201,9 +228,16 @@ class Trainer:
         """Weights to write where they are not the model's own parameters: merged, or gathered from all processes."""
         if self.learner.steps == self._saved_at:
             return None
+        model, group = self.learner.model, self.learner.group
         if self._base is not None:
-            return merged_weights(self.learner.model)
-        return master_weights(self.learner.model) if self.learner.group.count > 1 else None
+            return merged_weights(model, group)
+        return gathered(model.named_parameters(), group) if group.count > 1 else None
+
+    def _adapter(self) -> Mapping[str, torch.Tensor]:
+        """The adapter's weights, whole, in the first process; empty without one."""
+        if self._base is None:
+            return {}
+        return gathered(adapter_weights(self.learner.model).items(), self.learner.group)
 
     def _save_model(self, directory: Path, weights: Mapping[str, torch.Tensor] | None) -> None:
         if self.learner.steps == self._saved_at:
@@ -212,15 +246,12 @@ class Trainer:
         rounded = self.config.precision == "bf16"
         save_model(self.learner.model, self.source, directory, rounded=rounded, weights=weights)
 
-    def _state(self) -> TrainerState:
-        model = self.learner.model
-        return TrainerState(
+    def _progress(self) -> TrainerProgress:
+        return TrainerProgress(
             step=self.step,
             optimizer_steps=self.learner.steps,
             total_steps=self.total_steps,
             cursor=self._inputs[-1].digest if self._inputs else None,
-            moments=moments_of(self.learner.optimizer, model),
-            master=master_weights(model) if self.config.precision == "bf16" and self._base is None else {},
         )
 
     def _manifest(self, digest: str, with_trainer_state: bool) -> Manifest:
