@@ -221,3 +221,22 @@ def test_a_key_that_stands_twice_is_refused_with_its_line(tmp_path):
     file.write_text("rollout: {groups: 2}\njudge: {}\nrollout: {samples: 3}\n")
     with pytest.raises(UsageError, match="line 3: the key 'rollout' stands twice"):
         read_yaml(file)
+
+
+def test_a_shipped_pipeline_can_be_extended_by_its_bare_name(tmp_path):
+    own = tmp_path / "own.yaml"
+    own.write_text("extends: demo-grpo.yaml\nreturns: {gamma: 0.5}")
+    read = read_yaml(own)
+    assert (read["advantage"]["preset"], read["returns"]["gamma"]) == ("grpo", 0.5)
+
+
+def test_a_file_beside_it_comes_before_a_shipped_pipeline_of_that_name(tmp_path):
+    (tmp_path / "demo.yaml").write_text("policy: mine")
+    (tmp_path / "own.yaml").write_text("extends: demo.yaml")
+    assert read_yaml(tmp_path / "own.yaml") == {"policy": "mine"}
+
+
+def test_extending_what_is_nowhere_names_both_places(tmp_path):
+    (tmp_path / "own.yaml").write_text("extends: nowhere.yaml")
+    with pytest.raises(MissingInputError, match=r"extends 'nowhere\.yaml', but there is no .* and no shipped pipeline"):
+        read_yaml(tmp_path / "own.yaml")

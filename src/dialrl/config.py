@@ -13,6 +13,7 @@ from typing import Any, Self, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from dialrl.errors import MissingInputError, UsageError
+from dialrl.resources import resource
 
 
 def semantic(default: Any = ..., *, help: str, flag: str | None = None, **bounds: Any) -> Any:
@@ -91,17 +92,31 @@ def validated(model: type[ConfigT], values: Mapping[str, Any], *, where: str) ->
 def read_yaml(file: Path) -> dict[str, Any]:
     """The mapping in a YAML file, read without any object construction.
 
-    A key ``extends`` names another YAML file (relative to this one) whose values hold where this one has none.
+    A key ``extends`` names another YAML file whose values hold where this one has none: a path relative to this file,
+    or, where there is no such file, the bare name of a shipped pipeline.
     """
     content = _read_one(file)
     seen = [file.resolve()]
     while "extends" in content:
-        base = (seen[-1].parent / str(content.pop("extends"))).resolve()
+        base = _extended(seen[-1], str(content.pop("extends"))).resolve()
         if base in seen:
             raise UsageError(f"'{file}' extends itself, by way of '{base}'.")
         seen.append(base)
         content = merged(_read_one(base), content)
     return content
+
+
+def _extended(file: Path, name: str) -> Path:
+    """The file that ``file`` extends under ``name``."""
+    beside = file.parent / name
+    if beside.exists() or name != Path(name).name:
+        return beside
+    try:
+        return resource(name, kind="pipelines")
+    except MissingInputError:
+        raise MissingInputError(
+            f"'{file}' extends '{name}', but there is no '{beside}' and no shipped pipeline of that name."
+        ) from None
 
 
 def merged(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:

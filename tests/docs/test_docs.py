@@ -14,12 +14,11 @@ from typing import Any
 import click
 import pytest
 import typer
-import yaml
 
 from dialrl.advantage.presets.registry import BUILT_IN
 from dialrl.cli.app import COMMANDS, build
-from dialrl.config import validated
-from dialrl.train.config import PipelineConfig
+from dialrl.scenario.cards import load_cards
+from dialrl.train.config import read_pipeline
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")])
@@ -138,13 +137,15 @@ PIPELINES = [
     pytest.param(text, id=f"{name(page)}-{number}")
     for page in PAGES
     for number, (language, text) in enumerate(fences(page))
-    if language == "yaml"
+    if language == "yaml" and "my-card.yaml" not in text.partition("\n")[0]
 ]
 
 
 @pytest.mark.parametrize("text", PIPELINES)
-def test_yaml_is_a_pipeline_or_a_part_of_one(text: str) -> None:
-    validated(PipelineConfig, yaml.safe_load(text), where="a page")
+def test_yaml_is_a_pipeline_or_a_part_of_one(text: str, tmp_path: Path) -> None:
+    file = tmp_path / "pipeline.yaml"
+    file.write_text(text, encoding="utf-8")
+    read_pipeline(file)
 
 
 # commands -----------------------------------------------------------------------------------------------------------
@@ -186,7 +187,7 @@ def shell_lines(text: str) -> Iterator[list[str]]:
 
 
 COMMAND_LINES = [
-    pytest.param(words, id=f"{name(page)}: {' '.join(words)}"[:90])
+    pytest.param(page, words, id=f"{name(page)}: {' '.join(words)}"[:90])
     for page in PAGES
     for language, text in fences(page)
     if language in SHELL
@@ -194,15 +195,27 @@ COMMAND_LINES = [
 ]
 
 
-@pytest.mark.parametrize("words", COMMAND_LINES)
-def test_a_command_line_parses_and_its_settings_hold(words: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def reader_folder(page: Path, folder: Path) -> Path:
+    """What a reader of the page has: the pipelines, and the files that the page says to save (``# my-card.yaml``)."""
+    (folder / "pipelines").symlink_to(ROOT / "pipelines")
+    (folder / "data").symlink_to(ROOT / "data")
+    for language, text in fences(page):
+        if language == "yaml" and (saved := re.match(r"# ([\w-]+\.yaml)\n", text)):
+            (folder / saved[1]).write_text(text, encoding="utf-8")
+    return folder
+
+
+@pytest.mark.parametrize(("page", "words"), COMMAND_LINES)
+def test_a_command_line_parses_and_its_settings_hold(
+    page: Path, words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Nothing is run: with ``--dry-run`` a command reads its pipeline, ``--set`` and options, and stops."""
     named = resolve(words)
     assert named is not None
     asked, rest = named
     asked.make_context(words[0], list(rest))  # raises what a user would see
     if "--dry-run" in options(asked):
-        monkeypatch.chdir(ROOT)
+        monkeypatch.chdir(reader_folder(page, tmp_path))
         made_by_a_run = re.compile(r"^runs/.*\.yaml$")
         dry = ["pipelines/demo.yaml" if made_by_a_run.match(word) else word for word in rest]
         asked.main([*dry, "--dry-run"], words[0], standalone_mode=False)
@@ -241,6 +254,11 @@ def _all_options() -> frozenset[str]:
     return frozenset(flag for asked in (*commands, *inside) for flag in options(asked)) | {"--version", "--help"}
 
 
+def test_the_card_of_a_newcomer_is_a_card(tmp_path: Path) -> None:
+    folder = reader_folder(ROOT / "docs/your-own.md", tmp_path)
+    assert [card.id for card in load_cards(str(folder / "my-card.yaml"))] == ["my-first-card"]
+
+
 # presets ------------------------------------------------------------------------------------------------------------
 
 PRESETS = [preset.name for preset in BUILT_IN]
@@ -271,6 +289,8 @@ def test_the_golden_table_has_the_numbers_of_the_presets_own_page(preset: str) -
         pairs = {mode: mode.removeprefix("separate, ") for mode in golden if "gamma" in mode}
         assert len(pairs) == 4
         assert all(numbers(golden[mode]) == numbers(own[on_page]) for mode, on_page in pairs.items())
+    elif "A/0" not in own:  # on the gains and outcomes of igpo's table
+        assert numbers(golden[preset]) == numbers(own[preset])
     else:
         dialogues = ("A/0", "A/1", "B/0", "B/1")
         assert numbers(golden[preset]) == numbers([own[dialogue][-1] for dialogue in dialogues])

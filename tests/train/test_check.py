@@ -3,8 +3,10 @@
 import fcntl
 
 import pytest
+import yaml
 
 from dialrl.errors import DialrlError, UsageError
+from dialrl.resources import resource
 from dialrl.train.check import check_pipeline
 from dialrl.train.config import PipelineConfig
 from dialrl.train.loop import train
@@ -47,3 +49,14 @@ def test_a_run_directory_in_use_is_refused(tmp_path):
             pass
     with run.in_use():
         pass
+
+
+def test_the_evaluation_is_looked_at_in_its_own_environment_not_in_that_of_training(tmp_path):
+    card = tmp_path / "mine.yaml"
+    shipped = yaml.safe_load(resource("cards/ko.yaml").read_text(encoding="utf-8"))["cards"]
+    card.write_text(yaml.safe_dump({**next(one for one in shipped if one["split"] == "train"), "id": "mine"}))
+    roles = {"environment": "support", "environment_options": {"cards": str(card)}}
+    with pytest.raises(UsageError, match="section 'evaluate': environment 'support' has no scenarios in split 'test'"):
+        check_pipeline(PipelineConfig.model_validate({"rollout": roles}))
+    own = {"environment_options": {}}
+    check_pipeline(PipelineConfig.model_validate({"rollout": roles, "evaluate": own}))

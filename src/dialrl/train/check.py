@@ -10,8 +10,10 @@ from dialrl.advantage.presets import preset
 from dialrl.engine import engine_factory
 from dialrl.environment.registry import open_environment
 from dialrl.errors import DialrlError, UsageError
+from dialrl.evaluate.config import DialogueConfig
 from dialrl.model.find import find_policy
 from dialrl.returns.channels import chosen_channels
+from dialrl.rollout.config import RolloutConfig
 from dialrl.train.config import PipelineConfig
 
 
@@ -23,7 +25,7 @@ def check_pipeline(pipeline: PipelineConfig) -> None:
         "returns": lambda: chosen_channels(pipeline.returns),
         "advantage": lambda: _advantage(pipeline),
         "update": lambda: pipeline.update.check_total_steps(pipeline.train.iterations),
-        "evaluate": lambda: _scenarios(pipeline, pipeline.evaluate.split),
+        "evaluate": lambda: _scenarios(pipeline.evaluate),
     }
     for section, check in checks.items():
         try:
@@ -39,13 +41,16 @@ def _policy(pipeline: PipelineConfig) -> None:
 
 def _rollout(pipeline: PipelineConfig) -> None:
     engine_factory(pipeline.rollout.engine)
-    _scenarios(pipeline, pipeline.rollout.split)
+    _scenarios(pipeline.rollout)
 
 
-def _scenarios(pipeline: PipelineConfig, split: str) -> None:
-    environment = open_environment(pipeline.rollout.environment, pipeline.rollout.environment_options)
-    if not environment.scenarios(split):
-        raise UsageError(f"Environment '{pipeline.rollout.environment}' has no scenarios in split '{split}'.")
+def _scenarios(config: RolloutConfig | DialogueConfig) -> None:
+    """The section's own environment has scenarios in its split."""
+    if not open_environment(config.environment, config.environment_options).scenarios(config.split):
+        raise UsageError(
+            f"environment '{config.environment}' has no scenarios in split '{config.split}' with environment_options"
+            f" {config.environment_options}."
+        )
 
 
 def _advantage(pipeline: PipelineConfig) -> None:
