@@ -9,6 +9,7 @@ from tests.benchmark_files import (
     first_pass,
     write_lines,
 )
+from tests.model_server import ModelServer
 from tests.trajectory_files import row, write
 
 
@@ -62,10 +63,21 @@ def test_a_missing_file_is_wrong_usage_and_says_which(run, kind):
     assert (ended.code, "--answers" in ended.err) == (2, True)
 
 
-@pytest.mark.parametrize("kind", ["eqbench", "emobench", "sage"])
-def test_there_is_no_policy_to_run_yet(run, kind):
-    ended = run("evaluate", kind, "--policy", "somewhere")
-    assert (ended.code, "No such option" in ended.err) == (2, True)
+def test_a_model_is_asked_over_an_address(run, tmp_path):
+    questions = eqbench_questions(tmp_path, (0, 6, 0, 7))
+    said = "Calm: 0\nProud: 6\nSad: 0\nTense: 7"
+    with ModelServer(lambda body: said) as server:
+        asked = ("evaluate", "eqbench", "--questions", questions, "--base-url", server.url, "--model", "m")
+        shown = run(*asked, "--resamples", 20, "--json").json
+    assert (shown["score"], shown["asked"]["engine"], shown["asked"]["policy"]) == (100.0, "openai", "endpoint:m")
+    assert server.requests[0]["model"] == "m"
+
+
+def test_a_model_or_stored_answers_not_both_and_an_engine_names_its_model(run, eqbench):
+    both = run(*eqbench, "--model", "m")
+    assert (both.code, "not both" in both.err) == (2, True)
+    half = run(*eqbench, "--engine", "openai")
+    assert (half.code, "--model" in half.err) == (2, True)
 
 
 def test_people_see_tables(run, eqbench):

@@ -1,4 +1,4 @@
-"""``dialrl evaluate eqbench | emobench | sage | qa | agreement``: what is stored is scored, no model is run.
+"""``dialrl evaluate eqbench | emobench | sage | qa | agreement``: what is stored is scored, or a model is asked first.
 
 Registered by ``evaluate``. Not here: any score.
 """
@@ -14,6 +14,13 @@ from dialrl.evaluate.benchmark_config import AgreementConfig, EmoBenchConfig, Eq
 from dialrl.summary import StageSummary
 
 ONE_FILE, FILES = Path | None, list[Path] | None
+MODEL = option(
+    "model",
+    str | None,
+    "The model that is asked: its name at the endpoint, or a policy directory.",
+    flags=("--model", "--policy"),
+    panel=PLACES,
+)
 
 
 def register_benchmarks(group: typer.Typer) -> None:
@@ -22,11 +29,13 @@ def register_benchmarks(group: typer.Typer) -> None:
         group,
         "eqbench",
         eqbench,
-        help="EQ-Bench v2 score of stored answers; -o writes one row an item.",
+        help="EQ-Bench v2 score of stored answers, or of a model that is asked (--engine); -o writes one row an item.",
         config=EqBenchConfig,
         section="evaluate-eqbench",
         output="optional",
+        resumable=True,
         extras=(
+            MODEL,
             option("answers", ONE_FILE, "Result file of EQ-Bench v2.", panel=PLACES),
             option("questions", ONE_FILE, "The benchmark's questions.", panel=PLACES),
         ),
@@ -83,10 +92,16 @@ def register_benchmarks(group: typer.Typer) -> None:
 
 
 def eqbench(call: Call) -> StageSummary:
-    from dialrl.evaluate.eqbench import evaluate_eqbench
+    config = asked_config(call, "answers")
+    if config.engine is None:
+        from dialrl.evaluate.eqbench import evaluate_eqbench
 
-    answers, questions = _needed(call, "answers"), _needed(call, "questions")
-    return evaluate_eqbench(answers, questions, call.config, output=call.output, overwrite=call.overwrite)
+        answers, questions = _needed(call, "answers"), _needed(call, "questions")
+        return evaluate_eqbench(answers, questions, config, output=call.output, overwrite=_may_replace(call))
+    from dialrl.evaluate.eqbench_live import run_eqbench
+
+    questions = _needed(call, "questions")
+    return run_eqbench(opened(call, config), questions, config, **_places(call))
 
 
 def emobench(call: Call) -> StageSummary:
@@ -116,9 +131,48 @@ def agreement(call: Call) -> StageSummary:
     return evaluate_agreement(call.inputs, call.config, progress=call.progress)
 
 
+def asked_config(call: Call, stored: str | None) -> Any:
+    """The configuration with the engine that runs --model; ``engine`` None where what is stored is scored.
+
+    Raises UsageError when both or half of it was asked for.
+    """
+    config, model = call.config, call.extras["model"]
+    given = call.inputs if stored is None else call.extras[stored]
+    if model is None and config.engine is None:
+        return config
+    if model is None:
+        raise UsageError(f"--engine {config.engine} needs the model that it runs: --model NAME or a directory.")
+    if given:
+        raise UsageError("Either a model is asked (--model) or what is stored is scored, not both.")
+    reached = config.base_url is not None or bool(config.endpoints)
+    return config.updated(engine=config.engine or ("openai" if reached else "hf"))
+
+
+def opened(call: Call, config: Any) -> Any:
+    """The policy that the configuration and --model name."""
+    from dialrl.evaluate.respondent import open_respondent_policy
+
+    return open_respondent_policy(call.extras["model"], config)
+
+
+def _places(call: Call) -> dict[str, Any]:
+    return {
+        "output": call.output, "overwrite": call.overwrite, "resume": call.resume, "progress": call.progress,
+    }  # fmt: skip
+
+
+def _may_replace(call: Call) -> bool:
+    """Scores of stored answers are made anew in no time: to go on with them is to make them again."""
+    return call.overwrite or call.resume
+
+
 def _needed(call: Call, name: str) -> Any:
     """A file that must be given (an option cannot say so itself: --dry-run needs none)."""
     given = call.extras[name]
     if not given:
-        raise UsageError(f"A file is missing: give --{name} FILE. This benchmark is scored from stored answers.")
+        raise UsageError(
+            f"A file is missing: give --{name} FILE, or run a model: --engine openai --base-url URL --model NAME."
+            if name == "answers"
+            else f"A file is missing: give --{name} FILE."
+        )
     return given

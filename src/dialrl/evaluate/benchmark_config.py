@@ -1,14 +1,19 @@
-"""Configurations of the benchmarks that score stored answers, and of agreement. Not here: any score."""
+"""Configurations of the benchmarks, whether they score stored answers or ask a model, and of agreement.
 
-from typing import Literal
+Not here: any score.
+"""
+
+from typing import Any, Literal
 
 from pydantic import field_validator
 
 from dialrl.config import StageConfig, semantic
+from dialrl.endpoint.settings import ModelSettings
+from dialrl.evaluate.asking_config import AskingConfig
 
 
-class _Benchmark(StageConfig):
-    limit: int | None = semantic(None, ge=1, help="Score the first N items only; none: all.")
+class _Benchmark(AskingConfig):
+    limit: int | None = semantic(None, ge=1, help="Take the first N items only; none: all.")
     confidence: float = semantic(0.95, gt=0.0, lt=1.0, help="Confidence of the intervals.")
     resamples: int = semantic(10_000, ge=1, help="Bootstrap resamples of items.")
     seed: int = semantic(0, ge=0, help="Seed of the bootstrap.")
@@ -32,6 +37,9 @@ class EqBenchConfig(_Benchmark):
     boundary: str | None = semantic(
         None, help="'<5' or '<=5': up to where a difference is curved; none: <5, with lm-eval <=5."
     )
+
+    iterations: int = semantic(1, ge=1, help="Times a model is asked all questions.")
+    tries: int = semantic(3, ge=1, help="Times a model is asked one question until its answer can be read.")
 
     @field_validator("boundary")
     @classmethod
@@ -58,9 +66,11 @@ class EmoBenchConfig(_Benchmark):
     )
     tasks: tuple[str, ...] = semantic((), help="EA, EU; none: all that were answered. Repeatable.")
     languages: tuple[str, ...] = semantic((), help="en, zh; none: all that were answered. Repeatable.")
-    shuffle_seed: int = semantic(
-        0, ge=0, help="Seed of the shuffled orders that answers with an 'order' above 0 were given in."
+    shuffle_seed: int = semantic(0, ge=0, help="Seed of the shuffled orders of the choices (answers' 'order' above 0).")
+    shuffled_orders: int | None = semantic(
+        None, ge=0, help="Shuffled orders a model is asked in, beside the shipped one; none: 1, for scoring 2024 3."
     )
+    samples: int | None = semantic(None, ge=1, help="Answers of a model in each order; none: 1, for scoring 2024 5.")
 
 
 class SageConfig(_Benchmark):
@@ -70,12 +80,19 @@ class SageConfig(_Benchmark):
         "sage",
         help="sage: emotion from 40, changes within 10, 10 user turns; rlver: from 30, any change, 8 turns.",
     )
+    simulator: ModelSettings | None = semantic(
+        None, help="The model that plays the users, reached at endpoints.simulator or the default one."
+    )
+    simulator_options: dict[str, Any] = semantic({}, help="Further options of the environment sage.")
 
 
 class QaConfig(_Benchmark):
     """How stored answers to questions are scored (docs/benchmarks/qa.md)."""
 
     split: str | None = semantic(None, help="Score the questions of this split only (test); none: all that were given.")
+    environment_options: dict[str, Any] = semantic(
+        {}, help="Options of the environment search in which a model looks for its answers."
+    )
 
 
 class AgreementConfig(StageConfig):

@@ -1,6 +1,7 @@
-"""``dialrl evaluate eqbench``: the EQ-Bench v2 score of stored answers, with what was parsed and what was left out.
+"""``dialrl evaluate eqbench``: the EQ-Bench v2 score of answers, with what was parsed and what was left out.
 
-Not here: the formula and the aggregation (``eqbench_score``), the files (``eqbench_data``), asking a model.
+Not here: the formula and the aggregation (``eqbench_score``), the files (``eqbench_data``), asking a model
+(``eqbench_live``).
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,8 +12,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from dialrl.evaluate.answer_store import FAILED, failure_warning, stored_rows
 from dialrl.evaluate.benchmark_config import EqBenchConfig
-from dialrl.evaluate.eqbench_data import Iteration, Question, load_iterations, load_questions
+from dialrl.evaluate.eqbench_answers import ASKED_COLUMNS, Answers, asked_values, raw_by_iteration
+from dialrl.evaluate.eqbench_data import Question, load_iterations, load_questions
 from dialrl.evaluate.eqbench_score import (
     SCALE,
     Answer,
@@ -34,6 +37,7 @@ COLUMNS = [
     ("first_pass_score", pa.float64()),
     ("revised_score", pa.float64()),
     ("block", pa.string()),
+    *ASKED_COLUMNS,
 ]
 
 
@@ -47,28 +51,54 @@ def evaluate_eqbench(
 ) -> StageSummary:
     """Score the stored ``answers`` to ``questions``; with ``output`` also one row an item and iteration.
 
-    Raises InputError naming file, line and field for what is not as the benchmark writes it.
+    ``answers``: a result file of the benchmark, or the results of a model that was asked (Parquet). Raises InputError
+    naming file, line and field for what is not as the benchmark writes it.
     """
     config = config or EqBenchConfig()
     known = load_questions(questions)
     revision = False if config.aggregation == "lm-eval" else config.revision
-    iterations = load_iterations(answers, known, source=config.source, revision=revision)
-    scored = [_Scored(iteration, dict(islice(known.items(), config.limit)), config) for iteration in iterations]
+    origin: Mapping[str, Any] = {}
+    if answers.suffix == ".parquet":
+        rows, made = stored_rows(answers, "eqbench")
+        origin = {"policy": made["policy"]}
+        held = raw_by_iteration(rows, known, answers)
+        asked_revision = bool(made["options"]["revision"]) if revision is None else revision
+        found = [Answers.of_raw(name, raw, revision=asked_revision) for name, raw in held.items()]
+    else:
+        found = [Answers(one) for one in load_iterations(answers, known, source=config.source, revision=revision)]
+    asked = dict(islice(known.items(), config.limit))
+    return score_answers(found, asked, [answers, questions], config, output=output, overwrite=overwrite, origin=origin)
+
+
+def score_answers(
+    answers: Sequence[Answers],
+    questions: Mapping[str, Question],
+    inputs: Sequence[Path],
+    config: EqBenchConfig,
+    *,
+    output: Path | None,
+    overwrite: bool,
+    origin: Mapping[str, Any],
+) -> StageSummary:
+    """The summary of ``answers`` to ``questions``, and the results file if there is to be one."""
+    scored = [_Scored(one, questions, config) for one in answers]
     if output is not None:
         rows = [row for one in scored for row in one.rows()]
-        ItemResults("eqbench", COLUMNS, rows).write(output, [answers, questions], config, overwrite=overwrite)
+        ItemResults("eqbench", COLUMNS, rows, origin).write(output, inputs, config, overwrite=overwrite)
     return _summary(scored, config, output)
 
 
 class _Scored:
     """One iteration's item scores, 0 to 10 (None: not parsed), and the run's score made of them."""
 
-    def __init__(self, iteration: Iteration, questions: Mapping[str, Question], config: EqBenchConfig) -> None:
-        self.iteration, self.questions, self.config = iteration, questions, config
+    def __init__(self, answers: Answers, questions: Mapping[str, Question], config: EqBenchConfig) -> None:
+        iteration = answers.iteration
+        self.iteration, self.raw, self.questions, self.config = iteration, answers.raw, questions, config
         self.first_pass = self._block(iteration.first_pass)
         self.revised = self._block(iteration.revised)
         harness = config.aggregation == "lm-eval"
-        self.run: RunScore = lm_eval(self.first_pass) if harness else official(self.first_pass, self.revised)
+        answered = [score for key, score in zip(questions, self.first_pass, strict=True) if not self.failed(key)]
+        self.run: RunScore = lm_eval(answered) if harness else official(self.first_pass, self.revised)
 
     def _block(self, answers: Mapping[str, Answer]) -> Scores:
         return [self._item(answers.get(key), question.reference) for key, question in self.questions.items()]
@@ -83,8 +113,11 @@ class _Scored:
     def counted(self) -> Scores:
         """Scores of the block that counts, on the published scale; in lm-eval an unparsed item is 0."""
         block = self.revised if self.run.block == "revised" else self.first_pass
-        unparsed = 0.0 if self.config.aggregation == "lm-eval" else None
-        return [unparsed if score is None else SCALE * score for score in block]
+        harness = self.config.aggregation == "lm-eval"
+        return [
+            (0.0 if harness and not self.failed(key) else None) if score is None else SCALE * score
+            for key, score in zip(self.questions, block, strict=True)
+        ]
 
     @property
     def unanswered(self) -> int:
@@ -99,15 +132,25 @@ class _Scored:
                 "item": key,
                 "iteration": self.iteration.name,
                 "score": score,
-                "status": "unparsed" if raw is None else "scored",
+                "status": self._status(key, score_of_block),
                 "first_pass_score": first,
                 "revised_score": second,
                 "block": self.run.block,
+                **asked_values(self.raw.get(key)),
             }
-            for key, score, raw, first, second in zip(
+            for key, score, score_of_block, first, second in zip(
                 self.questions, self.counted, block, self.first_pass, self.revised, strict=True
             )
         ]
+
+    def _status(self, key: str, score: float | None) -> str:
+        if score is not None:
+            return "scored"
+        return FAILED if self.failed(key) else "unparsed"
+
+    def failed(self, key: str) -> bool:
+        """The question was asked, and no call gave an answer."""
+        return key in self.raw and self.raw[key].answer is None
 
 
 def _summary(scored: Sequence[_Scored], config: EqBenchConfig, output: Path | None) -> StageSummary:
@@ -128,12 +171,14 @@ def _summary(scored: Sequence[_Scored], config: EqBenchConfig, output: Path | No
         ),
         "settings": _settings(scored, config),
     }
+    failed_calls = sum(one.failed(key) for one in scored for key in one.questions)
     counts = {
         "questions": len(scored[0].questions),
         "iterations": len(scored),
         "parsed": parsed,
         "unparsed": asked - parsed,
         "unanswered": sum(one.unanswered for one in scored),
+        **({"failed_calls": failed_calls} if failed_calls else {}),
     }
     return StageSummary("evaluate eqbench", output, counts, figures, _warnings(counts, config, failed=failed))
 
@@ -178,7 +223,7 @@ def _settings(scored: Sequence[_Scored], config: EqBenchConfig) -> dict[str, Any
 
 
 def _warnings(counts: Mapping[str, int], config: EqBenchConfig, *, failed: bool) -> tuple[str, ...]:
-    found = []
+    found = [*failure_warning(counts.get("failed_calls", 0))]
     if failed:
         asked = counts["parsed"] + counts["unparsed"]
         found.append(

@@ -115,6 +115,11 @@ def _intensities(stored: Stored, place: tuple[str, ...]) -> Answer:
 def _from_text(stored: Stored, name: str, questions: Mapping[str, Question], revision: bool | None) -> Iteration:
     place = ("raw_results", name, "raw_inference")
     texts = {key: stored.string(*place, key) for key in _known_keys(stored, place, questions)}
+    return iteration_of(name, texts, revision=revision)
+
+
+def iteration_of(name: str, texts: Mapping[str, str], *, revision: bool | None) -> Iteration:
+    """An iteration of whole texts; ``revision`` None: two blocks where most texts have both headings."""
     both = sum(FIRST_PASS in text and REVISED in text for text in texts.values())
     two_blocks = 2 * both > len(texts) if revision is None else revision
     parsed = {key: parse_answer(text, revision=two_blocks) for key, text in texts.items()}

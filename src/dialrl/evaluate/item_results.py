@@ -5,7 +5,7 @@ Not a trajectory file: these rows have no turns. ``dialrl compare`` reads them b
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +32,7 @@ class ItemResults:
     benchmark: str
     columns: Sequence[tuple[str, pa.DataType]]
     rows: Sequence[Mapping[str, Any]]
+    origin: Mapping[str, Any] = field(default_factory=dict)  # what else the rows come from: the policy asked ...
 
     def write(self, output: Path, inputs: Sequence[Path], config: StageConfig, *, overwrite: bool) -> None:
         """Write ``output``; it appears only when complete."""
@@ -40,13 +41,28 @@ class ItemResults:
             "version": RESULTS_VERSION,
             "benchmark": self.benchmark,
             "options": config.semantic_values(),
-            "inputs": [{"name": path.name, "digest": file_digest(path)} for path in inputs],
+            "inputs": input_digests(inputs),
             "versions": package_versions("dialrl"),
+            **self.origin,
         }
         metadata = {METADATA_KEY: json.dumps(origin, sort_keys=True, ensure_ascii=False).encode()}
         schema = pa.schema([*COMMON, *self.columns], metadata=metadata)
         with atomic_path(output) as temporary:
             pq.write_table(pa.Table.from_pylist(list(self.rows), schema=schema), temporary, compression="zstd")
+
+
+def input_digests(inputs: Sequence[Path]) -> list[dict[str, str]]:
+    """Name and digest of each file, as the metadata holds them."""
+    return [{"name": path.name, "digest": file_digest(path)} for path in inputs]
+
+
+def read_origin(path: Path) -> dict[str, Any]:
+    """What the rows of a results file were made from. Raises InputError for any other file."""
+    metadata = (_schema(path).metadata or {}).get(METADATA_KEY)
+    if metadata is None:
+        raise InputError(f"'{path}' holds no results of a benchmark; write them with dialrl evaluate KIND -o FILE.")
+    origin: dict[str, Any] = json.loads(metadata)
+    return origin
 
 
 def is_item_results(path: Path) -> bool:
@@ -56,10 +72,7 @@ def is_item_results(path: Path) -> bool:
 
 def read_item_results(path: Path) -> tuple[str, pa.Table]:
     """Name of the benchmark and the rows. Raises InputError for any other file."""
-    metadata = (_schema(path).metadata or {}).get(METADATA_KEY)
-    if metadata is None:
-        raise InputError(f"'{path}' holds no results of a benchmark; write them with dialrl evaluate KIND -o FILE.")
-    return str(json.loads(metadata)["benchmark"]), pq.read_table(path)
+    return str(read_origin(path)["benchmark"]), pq.read_table(path)
 
 
 def _schema(path: Path) -> pa.Schema:
