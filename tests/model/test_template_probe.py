@@ -83,7 +83,17 @@ def test_the_end_of_turn_stops_a_reply_although_eos_is_another_token():
 
 
 def test_a_policy_without_any_stop_token_is_refused():
-    template = ChatTemplate(ToyTokenizer(lambda messages, _: "".join(m["content"] + "\n" for m in messages)))
+    template = ChatTemplate(ToyTokenizer(lambda messages, _: "".join(m["content"] + " - " for m in messages)))
     template.tokenizer.eos_token_id = None
     with pytest.raises(InputError, match="no end-of-turn token"):
         stop_ids(template)
+
+
+def test_in_a_transcript_without_control_tokens_a_line_break_ends_a_reply():
+    template = ChatTemplate(ToyTokenizer(lambda messages, _: "".join(m["content"] + "\n" for m in messages)))
+    probe = probe_template(template)
+    assert (probe.end_of_turn_id, probe.separator_ids, probe.stop_ids) == (8, (), (8, 9))
+
+
+def test_a_line_break_after_a_control_token_ends_nothing():
+    assert stop_ids(ChatTemplate(ToyTokenizer(newline_after_eot))) == [9]

@@ -73,6 +73,7 @@ def _evaluate_policy(call: Call, policy: str, folder: Path) -> StageSummary:
         device=call.config.device,
         engine_options=call.config.engine_options,
         endpoints=call.config.endpoints,
+        template_options=call.config.template_options,
     )
     return evaluate_policy(
         opened, folder, call.config, overwrite=call.overwrite, resume=call.resume, progress=call.progress

@@ -38,6 +38,7 @@ def run(call: Call) -> StageSummary:
         device=call.config.device,
         engine_options=call.config.engine_options,
         endpoints=call.config.endpoints,
+        template_options=call.config.template_options,
     )
     return roll_out(
         policy, call.target, call.config, overwrite=call.overwrite, resume=call.resume, progress=call.progress

@@ -21,13 +21,18 @@ BUILT_IN = ("hf", "openai")
 
 @dataclass(frozen=True)
 class EngineOptions:
-    """How an engine is opened; ``more`` holds options that only one engine knows (``engine_options``)."""
+    """How an engine is opened; ``more`` holds options that only one engine knows (``engine_options``).
+
+    ``template_options``: variables of the policy's chat template, which an engine needs that finds its own stop tokens
+    or leaves rendering to an endpoint.
+    """
 
     device: str = "cpu"
     precision: str = "float32"
     trust_remote_code: bool = False
     more: Mapping[str, Any] = field(default_factory=dict)
     endpoints: Mapping[str, EndpointSettings] = field(default_factory=dict)
+    template_options: Mapping[str, Any] = field(default_factory=dict)
 
 
 EngineFactory = Callable[[str | Path, EngineOptions], Engine]
@@ -64,13 +69,21 @@ def _open_hf(policy: str | Path, options: EngineOptions) -> Engine:
         precision=options.precision,  # type: ignore[arg-type]  # checked where it is used
         trust_remote_code=options.trust_remote_code,
     )
-    return HfEngine.open(policy, settings)
+    return HfEngine.open(policy, settings, options.template_options)
 
 
 def _open_openai(policy: str | Path, options: EngineOptions) -> Engine:
-    from dialrl.engine.openai import OpenAIEngine, engine_settings, gives_token_ids, served_digest
+    from dialrl.engine.openai import (
+        OpenAIEngine,
+        engine_settings,
+        gives_token_ids,
+        served_digest,
+        with_template_options,
+    )
 
     settings, mode = engine_settings(options.more, policy)
     if mode == "auto":
         mode = "ids" if gives_token_ids(settings, endpoint_for(options.endpoints, "policy")) else "chat"
+    if mode == "chat":
+        settings = with_template_options(settings, options.template_options)
     return OpenAIEngine(settings, "ids" if mode == "ids" else "chat", served_digest(policy, settings.model))

@@ -5,7 +5,7 @@ next: a request that continues what its dialogue's row holds is computed from th
 depend on the calls made, never on timing. Not here: templates, text, and which dialogues form a block.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -49,11 +49,16 @@ class HfEngine:
         self._decoder = BlockDecoder(model, self._cache, self.stop_ids)
 
     @classmethod
-    def open(cls, policy: str | Path, settings: LoadingSettings | None = None) -> "HfEngine":
+    def open(
+        cls,
+        policy: str | Path,
+        settings: LoadingSettings | None = None,
+        template_options: Mapping[str, Any] | None = None,
+    ) -> "HfEngine":
         """An engine for a policy directory, a transformers directory or a hub name."""
         directory = model_directory(policy)
         model, tokenizer = load_policy(directory, settings)
-        stops = stop_ids_of(ChatTemplate(tokenizer), model)
+        stops = stop_ids_of(ChatTemplate(tokenizer, template_options), model)
         return cls(model, stop_ids=stops, policy_digest=policy_digest(directory))
 
     def generate_block(self, requests: Sequence[GenerationRequest], sampling: SamplingSettings) -> list[Generation]:

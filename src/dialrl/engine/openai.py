@@ -160,6 +160,19 @@ def engine_settings(options: Mapping[str, Any], policy: str | Path) -> tuple[Mod
     return validated(ModelSettings, values, where="engine_options"), mode
 
 
+def with_template_options(settings: ModelSettings, options: Mapping[str, Any]) -> ModelSettings:
+    """Settings that send ``options`` along as ``chat_template_kwargs``, for the endpoint that renders the template."""
+    if not options:
+        return settings
+    if "chat_template" in options:
+        raise UsageError(
+            "template_options.chat_template is for a policy reached by token ids; this endpoint renders chats by its"
+            " own template. Start the server with that template, or leave the option out."
+        )
+    own = settings.extra.get("chat_template_kwargs", {})
+    return settings.updated(extra={**settings.extra, "chat_template_kwargs": {**options, **own}})
+
+
 def served_digest(policy: str | Path, model: str) -> str:
     """Whose weights a server draws from: the digest of the directory it was started from, else the model's name."""
     for directory in (Path(policy) / "model", Path(policy)):

@@ -36,6 +36,7 @@ class DialogueConfig(CallsConfig):
     temperature: float = semantic(1.0, ge=0, help="Sampling temperature; 0 takes the most probable token.")
     top_p: float = semantic(1.0, gt=0, le=1, help="Nucleus sampling.")
     history: Literal["auto", "append", "template"] = semantic("auto", help="How earlier turns stand in the context.")
+    template_options: dict[str, Any] = semantic({}, help="Variables of the policy's chat template.")
     engine: str = semantic("hf", help="The engine that draws replies.")
     engine_options: dict[str, Any] = semantic({}, help="Options of the engine.")
     judge: str = semantic("demo", help="The judge.")

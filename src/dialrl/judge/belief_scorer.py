@@ -3,7 +3,7 @@
 Not here: which dialogues and answers (``belief_tasks``), files (``information_gain``).
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,13 +25,18 @@ _OPENED = "<think>"
 
 
 class BeliefScorer:
-    """A policy that is asked for its belief. Raises UsageError for a model whose head is not a plain linear layer."""
+    """A policy that is asked for its belief. Raises UsageError for a model whose head is not a plain linear layer.
 
-    def __init__(self, policy: str | Path, options: BeliefOptions) -> None:
+    ``template_options``: those of the rollout, whose headers the belief is asked after.
+    """
+
+    def __init__(
+        self, policy: str | Path, options: BeliefOptions, template_options: Mapping[str, Any] | None = None
+    ) -> None:
         self._directory = model_directory(find_policy(policy))
         self._options = options
         self.digest = policy_digest(self._directory)
-        self.template = ChatTemplate(load_tokenizer(self._directory))
+        self.template = ChatTemplate(load_tokenizer(self._directory), template_options)
         self._model = self._load(options.precision)
         check_head(self._model)
         self.packed = self._choose_packed()

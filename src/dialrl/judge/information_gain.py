@@ -58,7 +58,8 @@ def judge_beliefs(
     options = belief_options(config.judge_options)
     source = TrajectoryFile.open(inputs, needs=NEEDS)
     began = time.monotonic()
-    work = _Scoring(source, output, config, options, BeliefScorer(policy, options), progress)
+    scorer = BeliefScorer(policy, options, _template_options(source))
+    work = _Scoring(source, output, config, options, scorer, progress)
     if resume and work.is_finished(overwrite=overwrite):
         discard_parts(output)
         record = TrajectoryFile.open(output).lineage.record("judge")
@@ -221,6 +222,13 @@ class _Scoring:
         if not self.scorer.packed and self.options.method == "auto":
             found.append("This model cannot be branched: every prefix was computed with every answer, one by one.")
         return tuple(found)
+
+
+def _template_options(source: TrajectoryFile) -> Mapping[str, Any]:
+    """Variables of the chat template that the rollout was made with."""
+    record = source.lineage.record("rollout")
+    options: Mapping[str, Any] = {} if record is None else record.options.get("template_options") or {}
+    return options
 
 
 def _counts(dialogues: Sequence[Sequence[Row]], beliefs: Sequence[Row]) -> Counter[str]:

@@ -10,10 +10,12 @@ from typing import Any
 from dialrl.errors import InputError
 from dialrl.model.template import ChatTemplate
 
+_LONGEST_RUN = 4  # of line breaks in one token
+
 
 def stop_ids(template: ChatTemplate, model: Any = None) -> list[int]:
     """Sorted ids at which sampling stops: those of the generation configuration, the configuration, the tokenizer, and
-    the special token with which the template ends a reply.
+    the token with which the template ends a reply; in a transcript without control tokens, every line break.
 
     ``model``: anything with ``generation_config`` and ``config``; None for the tokenizer and template alone. Raises
     InputError when there is no stop token at all.
@@ -22,7 +24,7 @@ def stop_ids(template: ChatTemplate, model: Any = None) -> list[int]:
     found = {token for place in places for token in as_ids(getattr(place, "eos_token_id", None))}
     end_of_turn = end_of_turn_id(template)
     if end_of_turn is not None:
-        found.add(end_of_turn)
+        found |= {end_of_turn} | line_breaks(template)
     if not found:
         raise InputError(
             "The policy names no end-of-turn token: neither generation_config.json, config.json nor the tokenizer has"
@@ -39,9 +41,25 @@ def as_ids(value: Any) -> list[int]:
 
 
 def end_of_turn_id(template: ChatTemplate) -> int | None:
-    """The special token with which the template ends a reply, or None if it writes ordinary text there."""
+    """The token with which the template ends a reply: a special one, or the line break of a transcript that has none.
+
+    None if it writes other text there.
+    """
     closing = template.closing_ids
-    return closing[0] if closing and closing[0] in special_ids(template.tokenizer) else None
+    special = special_ids(template.tokenizer)
+    if not closing or closing[0] in special:
+        return closing[0] if closing else None
+    is_transcript = not special.intersection(closing) and template.decode(closing[:1]).startswith("\n")
+    return closing[0] if is_transcript else None
+
+
+def line_breaks(template: ChatTemplate) -> set[int]:
+    """Tokens of line breaks alone, which end a reply where the template ends it by a line break."""
+    end = end_of_turn_id(template)
+    if end is None or end in special_ids(template.tokenizer):
+        return set()
+    runs = [template.encode("\n" * length) for length in range(1, _LONGEST_RUN + 1)]
+    return {end, *(run[0] for run in runs if len(run) == 1)}
 
 
 def special_ids(tokenizer: Any) -> frozenset[int]:

@@ -14,6 +14,7 @@ from typing import Any, Protocol
 from jinja2.exceptions import TemplateError
 
 from dialrl.errors import UsageError
+from dialrl.model.chat_templates import checked_options, template_digest
 from dialrl.model.reply import DecodedReply, decode_reply
 from dialrl.scenario.message import Message
 
@@ -44,22 +45,29 @@ class Cut:
 class ChatTemplate:
     """Renders whole conversations by the tokenizer's chat template.
 
-    ``options`` go to every rendering, for example ``{"enable_thinking": False}`` or ``{"chat_template": "..."}``.
-    Raises UsageError when the tokenizer has no chat template.
+    ``options`` go to every rendering: the template's own variables, for example ``{"enable_thinking": False}``, and
+    ``chat_template``, another template than the tokenizer's (``dialrl.model.chat_templates``). Raises UsageError when
+    there is no template at all, MissingInputError for a template file that does not exist.
     """
 
     def __init__(self, tokenizer: ChatTokenizer, options: Mapping[str, Any] | None = None) -> None:
         self.tokenizer = tokenizer
-        self.options = dict(options or {})
+        self.options = checked_options(options or {})
         if "chat_template" not in self.options and getattr(tokenizer, "chat_template", "own") is None:
             raise UsageError(
-                "The policy's tokenizer has no chat template, which a dialogue needs. Save one beside the model as"
-                " chat_template.jinja, or give one with the template option 'chat_template'."
+                "The policy's tokenizer has no chat template, which a dialogue needs (base models have none). Name one:"
+                " --set template_options.chat_template=plain (shipped: plain, chatml), or a .jinja file, or save one"
+                " beside the model as chat_template.jinja."
             )
         self._decode_options = {"skip_special_tokens": False}
         if hasattr(tokenizer, "clean_up_tokenization_spaces"):  # transformers would drop spaces before punctuation
             self._decode_options["clean_up_tokenization_spaces"] = False
         self._special_texts = _special_texts(tokenizer)
+
+    @property
+    def digest(self) -> str | None:
+        """Content hash of the template that renders, for the lineage; None where there is no text of it."""
+        return template_digest(self.options.get("chat_template", getattr(self.tokenizer, "chat_template", None)))
 
     def render(self, messages: Sequence[Message], *, generation_prompt: bool) -> str:
         """The text of a whole conversation, with the header of the next reply if ``generation_prompt``."""

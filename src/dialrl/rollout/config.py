@@ -33,6 +33,9 @@ class RolloutConfig(CallsConfig):
     history: Literal["auto", "append", "template"] = semantic(
         "auto", help="How earlier turns stand in the context: as sampled, or as the template renders them."
     )
+    template_options: dict[str, Any] = semantic(
+        {}, help="Variables of the policy's chat template (enable_thinking: false), or another chat_template."
+    )
     grading: Literal["live", "after"] = semantic("after", help="live: the judge grades inside the loop.")
     judge: str = semantic("demo", help="The judge of live grading.")
     judge_options: dict[str, Any] = semantic({}, help="Options of the judge.")

@@ -21,16 +21,23 @@ def open_policy(
     device: str = "cpu",
     engine_options: Mapping[str, Any] | None = None,
     endpoints: Mapping[str, EndpointSettings] | None = None,
+    template_options: Mapping[str, Any] | None = None,
 ) -> Policy:
     """The policy in a directory (``find_policy``) on an engine of that name, or a model that an endpoint serves.
 
-    Without token ids there is no template: the policy is reached by text.
+    ``template_options``: variables of the chat template, in every rendering. Without token ids there is no template
+    here: the policy is reached by text, and the endpoint gets the options.
     """
     place = _place(policy, engine)
-    options = EngineOptions(device=device, more=engine_options or {}, endpoints=endpoints or {})
+    options = EngineOptions(
+        device=device,
+        more=engine_options or {},
+        endpoints=endpoints or {},
+        template_options=template_options or {},
+    )
     opened = open_engine(engine, place, options)
     check_digest(place, opened.policy_digest)
-    template = ChatTemplate(load_tokenizer(place)) if opened.capabilities.token_ids else None
+    template = ChatTemplate(load_tokenizer(place), template_options) if opened.capabilities.token_ids else None
     return Policy(opened, template, opened.policy_digest, updates_seen(place))
 
 

@@ -92,7 +92,7 @@ class Rollout:
 
     def run(self, *, overwrite: bool, resume: bool) -> StageSummary:
         began = time.monotonic()
-        identity = {"options": self.config.semantic_values(), "policy": self.policy.digest}
+        identity = {"options": self.config.semantic_values(), "policy": self.policy.digest, **self._template_digest()}
         if resume and self.output.exists() and (done := self._already_there(identity, overwrite=overwrite)):
             return done
         self.parts = Parts(self.output, identity, overwrite=overwrite, resume=resume)
@@ -247,7 +247,13 @@ class Rollout:
             **self._provenance(),
             "history": self.setting.history,
             "template_probe": self.probe.to_details() if self.probe else None,
+            **self._template_digest(),
         }
+
+    def _template_digest(self) -> dict[str, str]:
+        """Which text renders: a template may be a file, whose name in the options says nothing of its content."""
+        digest = self.policy.template.digest if self.policy.template else None
+        return {} if digest is None else {"chat_template": digest}
 
     def _provenance(self) -> dict[str, Any]:
         """Digests of prompts, cards and rubric, from parts that have any."""
@@ -268,9 +274,10 @@ class Rollout:
     def _already_there(self, identity: Mapping[str, Any], *, overwrite: bool) -> StageSummary | None:
         record = TrajectoryFile.open(self.output).lineage.record("rollout")
         options = {} if record is None else dict(record.options)
-        policy = None if record is None else record.details.get("policy_digest")
-        before = {**options, "policy": policy}
-        differences = differing_keys(before, {**identity["options"], "policy": identity["policy"]})
+        details = {} if record is None else record.details
+        before = {**options, "policy": details.get("policy_digest"), "chat_template": details.get("chat_template")}
+        now = {"policy": identity["policy"], "chat_template": identity.get("chat_template")}
+        differences = differing_keys(before, {**identity["options"], **now})
         if overwrite and (record is None or differences):
             return None
         if record is None or differences:

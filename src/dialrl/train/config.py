@@ -18,7 +18,7 @@ from dialrl.update.config import UpdateConfig
 # What an evaluation takes over from the training rollouts unless its section says otherwise.
 _FROM_ROLLOUT = (
     "environment", "environment_options", "max_turns", "max_reply_tokens", "context_limit_tokens", "history",
-    "engine", "engine_options", "device", "block_dialogues", "endpoints",
+    "template_options", "engine", "engine_options", "device", "block_dialogues", "endpoints",
 )  # fmt: skip
 _FROM_JUDGE = ("judge", "judge_options", "stop")
 

@@ -154,6 +154,7 @@ class Training:
                 device=self.pipeline.rollout.device,
                 engine_options=self.pipeline.rollout.engine_options,
                 endpoints=self.pipeline.rollout.endpoints,
+                template_options=self.pipeline.rollout.template_options,
             )
         elif self._policy_place != place:
             self._policy = deliver(self._policy, place)
