@@ -22,7 +22,7 @@ $(BIN)/python:
 
 install: $(VENV)/.installed
 $(VENV)/.installed: pyproject.toml constraints.txt | $(BIN)/python
-	$(INSTALL) -e '.[train]'
+	$(INSTALL) -e '.[train,openai,peft,search,report,stats,tui]'
 	@touch $@
 
 install-dev: $(VENV)/.installed-dev
