@@ -44,11 +44,13 @@ def register_benchmarks(group: typer.Typer) -> None:
         group,
         "emobench",
         emobench,
-        help="EmoBench accuracy of stored answers, beside chance; -o writes one row an item.",
+        help="EmoBench accuracy of stored answers, or of a model that is asked (--engine); -o writes one row an item.",
         config=EmoBenchConfig,
         section="evaluate-emobench",
         output="optional",
+        resumable=True,
         extras=(
+            MODEL,
             option("answers", FILES, "JSON lines of letters, or the CSV files of 2024. Repeatable.", panel=PLACES),
             option("questions", FILES, "EA.jsonl, EU.jsonl, or a folder of them. Repeatable.", panel=PLACES),
         ),
@@ -105,10 +107,16 @@ def eqbench(call: Call) -> StageSummary:
 
 
 def emobench(call: Call) -> StageSummary:
-    from dialrl.evaluate.emobench import evaluate_emobench
+    config = asked_config(call, "answers")
+    if config.engine is None:
+        from dialrl.evaluate.emobench import evaluate_emobench
 
-    answers, questions = _needed(call, "answers"), call.extras["questions"] or ()
-    return evaluate_emobench(answers, questions, call.config, output=call.output, overwrite=call.overwrite)
+        answers, questions = _needed(call, "answers"), call.extras["questions"] or ()
+        return evaluate_emobench(answers, questions, config, output=call.output, overwrite=_may_replace(call))
+    from dialrl.evaluate.emobench_live import run_emobench
+
+    questions = _needed(call, "questions")
+    return run_emobench(opened(call, config), questions, config, **_places(call))
 
 
 def sage(call: Call) -> StageSummary:

@@ -20,25 +20,28 @@ FAILED = "failed"  # status of an item whose calls gave no answer
 
 
 class AnswerStore:
-    """The place of one evaluation's answers; ``rows`` are those of whole results that are completed."""
+    """The place of one evaluation's answers; ``rows`` are those of whole results that are completed.
+
+    ``origin``: what the answers come from besides ``config`` and ``inputs``: the digest of the policy, of prompts.
+    """
 
     def __init__(
         self,
         benchmark: str,
         output: Path | None,
         config: StageConfig,
-        policy: str,
+        origin: Mapping[str, str],
         inputs: Sequence[Path],
         *,
         overwrite: bool,
         resume: bool,
     ) -> None:
-        self.origin = {"policy": policy}
+        self.origin = dict(origin)
         self.rows: list[dict[str, Any]] = []
         self._parts: Parts | None = None
         if output is None:
             return
-        identity = {"options": config.semantic_values(), "policy": policy, "inputs": input_digests(inputs)}
+        identity = {"options": config.semantic_values(), **origin, "inputs": input_digests(inputs)}
         if not resume:
             refuse_existing(output, overwrite=overwrite)
         elif output.exists() and _is_same(output, benchmark, identity, overwrite=overwrite):
@@ -59,8 +62,8 @@ class AnswerStore:
 def _is_same(output: Path, benchmark: str, identity: Mapping[str, Any], *, overwrite: bool) -> bool:
     """Whether whole results are this evaluation's. Raises UsageError naming what differs, unless they may go."""
     origin = read_origin(output)
-    before = {name: origin.get(name) for name in identity} | {"benchmark": origin.get("benchmark")}
-    now = {**identity, "benchmark": benchmark}
+    before: dict[str, Any] = {name: origin.get(name) for name in identity} | {"benchmark": origin.get("benchmark")}
+    now: dict[str, Any] = {**identity, "benchmark": benchmark}
     if before == now:
         return True
     if overwrite:

@@ -20,7 +20,7 @@ _FIELDS = {
     "emotion": ("emo_answer", "emo_label"),
     "cause": ("cause_answer", "cause_label"),
 }
-Items = Mapping[tuple[Task, str, str], Item]
+Items = Mapping[tuple[str, str, str], Item]
 
 
 def read_json_answers(path: Path, items: Items, shuffle_seed: int) -> list[Answered]:
@@ -37,7 +37,7 @@ class _Reading:
     shuffle_seed: int
 
     def __post_init__(self) -> None:
-        self.found: dict[tuple[Task, str, str], Answered] = {}
+        self.found: dict[tuple[str, str, str], Answered] = {}
         self._lines: dict[tuple[object, ...], int] = {}
 
     def add(self, stored: Stored) -> None:

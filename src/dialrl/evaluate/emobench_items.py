@@ -50,7 +50,7 @@ class Item:
     parts: tuple[Part, ...]
 
     @property
-    def key(self) -> tuple[Task, str, str]:
+    def key(self) -> tuple[str, str, str]:
         return self.task, self.language, self.qid
 
     @property
@@ -59,10 +59,10 @@ class Item:
         return float(1.0 / np.prod([len(part.choices) for part in self.parts]))
 
 
-def load_items(paths: Iterable[Path]) -> dict[tuple[Task, str, str], Item]:
+def load_items(paths: Iterable[Path]) -> dict[tuple[str, str, str], Item]:
     """All items by (task, language, qid). Raises InputError naming file, line and field."""
-    items: dict[tuple[Task, str, str], Item] = {}
-    lines: dict[tuple[Task, str, str], str] = {}
+    items: dict[tuple[str, str, str], Item] = {}
+    lines: dict[tuple[str, str, str], str] = {}
     for path in _files(paths):
         for stored in read_lines(path, WHAT):
             item = _item(stored)

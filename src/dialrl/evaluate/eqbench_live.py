@@ -42,7 +42,9 @@ def run_eqbench(
     """
     known = load_questions(questions)
     asked = dict(islice(known.items(), config.limit))
-    store = AnswerStore("eqbench", output, config, policy.digest, [questions], overwrite=overwrite, resume=resume)
+    store = AnswerStore(
+        "eqbench", output, config, {"policy": policy.digest}, [questions], overwrite=overwrite, resume=resume
+    )
     held = raw_by_iteration(store.rows, known, questions)
     run = _Run(Respondent(policy, config, store.folder, progress), asked, config)
     progress.start("evaluate eqbench", len(asked) * config.iterations, "questions")
