@@ -14,8 +14,15 @@ class FastConfig(StageConfig):
     reward: tuple[str, ...] = semantic(("incremental-distance",), help="Reward channel NAME or NAME=WEIGHT.")
     gamma: float = semantic(0.85, ge=0.0, le=1.0, help="Discount a turn.")
     min_std: float = semantic(0.0, ge=0.0, help="Least spread to divide by.")
+    turn_limit: int = semantic(8, ge=1, help="Policy turns a dialogue at most.")
+    extra_trust: int = semantic(
+        0, ge=0, le=1, help="More trust than usual before a question is answered: the payoff comes later."
+    )
     judge_noise: float = semantic(0.0, ge=0.0, le=1.0, help="Probability that a graded level is off by one step.")
     judge_missing: float = semantic(0.0, ge=0.0, le=1.0, help="Probability that a judgement is missing.")
     seed: int = semantic(0, help="Run seed.")
-    evaluate_every: int = operational(10, ge=1, help="Iterations between evaluations on held-out scenarios.")
-    evaluate_repeats: int = operational(3, ge=1, help="Dialogues a held-out scenario at each evaluation.")
+    evaluate_every: int = semantic(10, ge=1, help="Iterations between evaluations on held-out scenarios.")
+    evaluate_repeats: int = semantic(3, ge=1, help="Dialogues a held-out scenario at each evaluation.")
+    files: bool = operational(
+        True, help="Speak every dialogue in text and keep all files of every iteration; else the same steps in memory."
+    )

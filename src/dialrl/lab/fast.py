@@ -1,56 +1,53 @@
-"""The fast tier of the laboratory: the demo world, its judge, the files and the credit stages, in seconds.
+"""The fast tier of the laboratory: the demo world, its judge and the credit stages with a softmax policy, in seconds.
 
-Each iteration speaks dialogues in text, writes them as a judged trajectory file, lets the stages ``returns`` and
-``advantage`` compute credit on that file, and takes one policy-gradient step on a softmax policy. What it finds about a
-credit rule is about the rule: nothing but the policy differs from a run of ``dialrl train``.
+Each iteration plays dialogues, lets judge, ``returns`` and ``advantage`` make credit of them, and takes one
+policy-gradient step. In memory (``play_fast``) that is about a second a run; through text and files (``run_fast``)
+it is the same run, bit for bit, with every file to look at. What it finds about a credit rule is about the rule:
+nothing but the policy differs from a run of ``dialrl train``.
 """
 
+import math
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
-from dialrl.advantage.config import AdvantageConfig
-from dialrl.advantage.stage import compute_advantages
-from dialrl.environment.demo.lines import Symbol
 from dialrl.environment.demo.planner import DemoReference, solve
-from dialrl.environment.demo.replies import speak
-from dialrl.environment.demo.rules import Levels, State, initial_deficit
 from dialrl.environment.demo.scenario import DemoScenario, scenarios
-from dialrl.environment.demo.world import DemoUser
-from dialrl.judge.demo import DemoJudge
 from dialrl.lab.config import FastConfig
-from dialrl.lab.fast_policy import (
-    CHOICES,
-    Floats,
-    Visible,
-    encode,
-    policy_gradient,
-    probabilities,
-    weak_start,
-)
+from dialrl.lab.fast_credit import Credit
+from dialrl.lab.fast_policy import policy_gradient, weak_start
+from dialrl.lab.fast_world import Episodes, FastWorld, Seat
+from dialrl.lab.spoken import credit_by_files, talk
 from dialrl.progress import SILENT, Progress
-from dialrl.returns.config import ReturnsConfig
-from dialrl.returns.stage import compute_returns
+from dialrl.ragged import Floats, Ints
 from dialrl.seeds import seed_for
-from dialrl.trajectory.lineage import Lineage, StageRecord
-from dialrl.trajectory.reader import TrajectoryFile
-from dialrl.trajectory.rows import rows_to_table
-from dialrl.trajectory.writer import TrajectoryWriter
+
+Batch = tuple[Floats, Ints, Floats]  # features (K, F), choices (K,), advantages (K,)
 
 
 @dataclass(frozen=True)
 class FastPoint:
-    """Held-out figures after ``iteration`` steps: J, its share of optimum, dialogues in which the detail was told."""
+    """Held-out figures after ``iteration`` steps, and what training was like since the point before.
+
+    ``value`` is J, ``share`` its share of the optimum; ``revealed`` and ``succeeded`` are shares of dialogues,
+    ``turns`` their mean length, ``entropy`` that of the policy's choices in nats. ``gradient_norm``: mean of the
+    steps since the last point (None at the start); ``trained_dialogues``, ``trained_turns``: rollouts so far.
+    """
 
     iteration: int
     value: float
     share: float
     revealed: float
+    succeeded: float
+    turns: float
+    entropy: float
+    gradient_norm: float | None
+    trained_dialogues: int
+    trained_turns: int
 
 
 @dataclass(frozen=True)
@@ -62,143 +59,121 @@ class FastRun:
     reference: DemoReference
 
 
-@dataclass(frozen=True)
-class _Dialogue:
-    user: DemoUser
-    group_id: str
-    sample: int
-    features_KF: list[Floats]
-    chosen_K: list[int]
+@cache
+def reference_of(turn_limit: int, extra_trust: int) -> DemoReference:
+    """Exact values of the held-out scenarios in the world of these settings (seconds; once a process)."""
+    return solve(scenarios("test"), turn_limit, extra_trust)
 
 
 def run_fast(folder: Path, config: FastConfig | None = None, *, progress: Progress = SILENT) -> FastRun:
     """Learns in ``folder`` (one sub-folder an iteration: judge, returns and advantage files) and evaluates.
 
-    Raises OutputExistsError when ``folder`` already holds an iteration of a run.
+    With ``config.files`` off nothing is written. Raises OutputExistsError when ``folder`` holds an iteration of a run.
     """
     config = config or FastConfig()
-    weights_FA, reference = weak_start(), solve(scenarios("test"))
-    curve: list[FastPoint] = []
-    progress.start("fast tier", config.iterations, "iterations")
-    for iteration in range(config.iterations + 1):
-        if iteration % config.evaluate_every == 0 or iteration == config.iterations:
-            curve.append(_evaluate(weights_FA, config, iteration, reference))
-        if iteration < config.iterations:
-            weights_FA = weights_FA + config.learning_rate * _step(folder / f"{iteration:04d}", weights_FA, config)
-            progress.advance(share=curve[-1].share)
-    return FastRun(tuple(curve), weights_FA, reference)
+    if not config.files:
+        return play_fast(config, progress=progress)
+
+    def batch(weights_FA: Floats, iteration: int) -> Batch:
+        seats = training_seats(iteration, config)
+        dialogues = [talk(weights_FA, seat, config.turn_limit, config.extra_trust) for seat in seats]
+        advantage_K = credit_by_files(folder / f"{iteration:04d}", dialogues, config, iteration)
+        features_KF = np.stack([features for each in dialogues for features in each.features_KF])
+        return features_KF, np.array([choice for each in dialogues for choice in each.choice_K]), advantage_K
+
+    return _learn(config, batch, reference_of(config.turn_limit, config.extra_trust), progress)
 
 
-def _step(folder: Path, weights_FA: Floats, config: FastConfig) -> Floats:
-    """One iteration's files and the gradient made of them."""
-    iteration = int(folder.name)
-    chosen = _scenarios_of(iteration, config)
-    dialogues = [
-        _talk(weights_FA, scenario, config.seed, iteration, sample)
-        for scenario in sorted(chosen, key=lambda each: each.scenario_id)
-        for sample in range(config.samples)
-    ]
-    judged = folder / "judge.parquet"
-    _write(judged, dialogues, DemoJudge(config.judge_noise, config.judge_missing), config)
-    compute_returns(judged, folder / "returns.parquet", ReturnsConfig(reward=config.reward, gamma=config.gamma))
-    credit = AdvantageConfig(preset=config.preset, gamma=config.gamma, min_std=config.min_std)
-    compute_advantages(folder / "returns.parquet", folder / "advantage.parquet", credit)
-    advantage = TrajectoryFile.open(folder / "advantage.parquet").read(["advantage"])["advantage"]
-    return policy_gradient(
-        weights_FA,
-        np.stack([features for dialogue in dialogues for features in dialogue.features_KF]),
-        np.array([choice for dialogue in dialogues for choice in dialogue.chosen_K]),
-        _with_nan(advantage),
-    )
+def play_fast(config: FastConfig, reference: DemoReference | None = None, *, progress: Progress = SILENT) -> FastRun:
+    """The same run in memory. ``reference`` saves computing it (``reference_of``)."""
+    world, credit = world_of(config.turn_limit, config.extra_trust), Credit(config)
+
+    def batch(weights_FA: Floats, iteration: int) -> Batch:
+        episodes = world.play(weights_FA, training_seats(iteration, config))
+        return episodes.features_KF, episodes.choice_K, credit.advantages(episodes, iteration)
+
+    return _learn(config, batch, reference or reference_of(config.turn_limit, config.extra_trust), progress)
 
 
-def _scenarios_of(iteration: int, config: FastConfig) -> list[DemoScenario]:
-    """The iteration's training scenarios: every epoch is a fresh order of all of them."""
+@cache
+def world_of(turn_limit: int, extra_trust: int) -> FastWorld:
+    """The world of these settings: what one run has found out about its rules serves the next in the same process."""
+    return FastWorld(turn_limit, extra_trust)
+
+
+def training_seats(iteration: int, config: FastConfig) -> list[Seat]:
+    """The iteration's dialogues to be, in file order: every epoch is a fresh order of all training scenarios."""
     known = scenarios("train")
     per_epoch = max(1, len(known) // config.groups)
     order = random.Random(seed_for(config.seed, iteration // per_epoch, "epoch", 0, 0, "order")).sample(
         range(len(known)), len(known)
     )
     first = iteration % per_epoch * config.groups
-    return [known[place] for place in order[first : first + config.groups]]
+    chosen = sorted((known[place] for place in order[first : first + config.groups]), key=lambda each: each.scenario_id)
+    return _seats(chosen, config.samples, config.seed, iteration)
 
 
-def _talk(weights_FA: Floats, scenario: DemoScenario, seed: int, iteration: int, sample: int) -> _Dialogue:
-    """One dialogue, spoken by sampling the policy's choices."""
-    draws = random.Random(seed_for(seed, iteration, scenario.scenario_id, sample, 0, "policy"))
-    user = DemoUser(scenario, seed_for(seed, iteration, scenario.scenario_id, sample, 0, "user"))
-    dialogue = _Dialogue(user, scenario.scenario_id, sample, [], [])
-    symbol = Symbol.OPENING
-    while user.end_reason is None:
-        features_F = encode(Visible(user.state, symbol, user.turn))
-        cumulated_A = np.cumsum(probabilities(weights_FA, features_F))
-        choice = min(int(np.searchsorted(cumulated_A, draws.random())), len(CHOICES) - 1)
-        dialogue.features_KF.append(features_F)
-        dialogue.chosen_K.append(choice)
-        symbol = user.respond(speak(CHOICES[choice], user.transcript, draws.random())).symbol
-    return dialogue
-
-
-def _evaluate(weights_FA: Floats, config: FastConfig, iteration: int, reference: DemoReference) -> FastPoint:
-    users = [
-        _talk(weights_FA, scenario, config.seed, -1, sample).user
-        for scenario in scenarios("test")
-        for sample in range(config.evaluate_repeats)
-    ]
-    gains = [State(user.scenario.need).distance - user.state.distance for user in users]
-    value = sum(gains) / len(gains)
-    revealed = sum(user.state.revealed for user in users) / len(users)
-    return FastPoint(iteration, value, reference.share(value), revealed)
-
-
-def _write(path: Path, dialogues: Sequence[_Dialogue], judge: DemoJudge, config: FastConfig) -> None:
-    """The dialogues as a judged trajectory file."""
-    table = rows_to_table([row for dialogue in dialogues for row in _rows(dialogue, judge, config.seed)])
-    record = StageRecord("judge", config.semantic_values(), seed=config.seed, counts={"dialogues": len(dialogues)})
-    with TrajectoryWriter(path, table.schema) as writer:
-        writer.write(table)
-        writer.finish(Lineage().after(record))
-
-
-def _rows(dialogue: _Dialogue, judge: DemoJudge, seed: int) -> list[dict[str, Any]]:
-    """One row a turn: what was said, the grades, and the state that follows from them."""
-    user, transcript = dialogue.user, dialogue.user.transcript
-    position = deficit = initial_deficit(user.scenario.need)
-    rows: list[dict[str, Any]] = []
-    for turn, verdict in enumerate(judge.grade_dialogue(user.scenario, transcript, seed + dialogue.sample)):
-        known = verdict.status == "ok"
-        increment = Levels(*(grade.level for grade in verdict.grades)).increment
-        position = (position[0] + increment[0], position[1] + increment[1], position[2] + increment[2])
-        rows.append(
-            {
-                "group_id": dialogue.group_id,
-                "sample": dialogue.sample,
-                "turn": turn,
-                "dialogue_id": f"{dialogue.group_id}/{dialogue.sample}",
-                "scenario_id": user.scenario.scenario_id,
-                "environment": "demo",
-                "messages": [transcript[2 * turn].to_row()],
-                "reply": transcript[2 * turn + 1].content,
-                "status": "ok",
-                "deficit": [float(value) for value in deficit],
-                "increment": [float(value) for value in increment] if known else None,
-                "position": [float(value) for value in position],
-                "position_estimated": not known,
-                "grades": [vars(grade) for grade in verdict.grades],
-                "judge_status": verdict.status,
-                "judge_error": verdict.error,
-            }
+def _seats(given: Sequence[DemoScenario], samples: int, seed: int, iteration: int) -> list[Seat]:
+    return [
+        Seat(
+            scenario,
+            sample,
+            user_seed=seed_for(seed, iteration, scenario.scenario_id, sample, 0, "user"),
+            policy_seed=seed_for(seed, iteration, scenario.scenario_id, sample, 0, "policy"),
         )
-    rows[-1] |= {
-        "end_reason": user.end_reason,
-        "terminated": user.end_reason == "success",
-        "truncated": user.end_reason == "turn_limit",
-        "outcome": State(user.scenario.need).distance - user.state.distance,
-        "final_messages": [transcript[-1].to_row()],
-    }
-    return rows
+        for scenario in given
+        for sample in range(samples)
+    ]
 
 
-def _with_nan(column: pa.ChunkedArray) -> Floats:
-    values: Floats = column.to_numpy().astype(np.float64)
-    return values
+@dataclass
+class _Tally:
+    """What training was like so far."""
+
+    dialogues: int = 0
+    turns: int = 0
+    norms: tuple[float, ...] = ()
+
+
+def _learn(
+    config: FastConfig,
+    batch: Callable[[Floats, int], Batch],
+    reference: DemoReference,
+    progress: Progress,
+) -> FastRun:
+    weights_FA, tally = weak_start(), _Tally()
+    curve: list[FastPoint] = []
+    progress.start("fast tier", config.iterations, "iterations")
+    for iteration in range(config.iterations + 1):
+        if iteration % config.evaluate_every == 0 or iteration == config.iterations:
+            curve.append(_evaluate(weights_FA, config, iteration, reference, tally))
+            tally.norms = ()
+        if iteration < config.iterations:
+            features_KF, choice_K, advantage_K = batch(weights_FA, iteration)
+            gradient_FA = policy_gradient(weights_FA, features_KF, choice_K, advantage_K)
+            weights_FA = weights_FA + config.learning_rate * gradient_FA
+            tally.dialogues += config.groups * config.samples
+            tally.turns += len(choice_K)
+            tally.norms += (float(np.linalg.norm(gradient_FA)),)
+            progress.advance(share=curve[-1].share)
+    return FastRun(tuple(curve), weights_FA, reference)
+
+
+def _evaluate(
+    weights_FA: Floats, config: FastConfig, iteration: int, reference: DemoReference, tally: _Tally
+) -> FastPoint:
+    seats = _seats(scenarios("test"), config.evaluate_repeats, config.seed, -1)
+    episodes: Episodes = world_of(config.turn_limit, config.extra_trust).play(weights_FA, seats)
+    value = float(episodes.gain_D.mean())
+    return FastPoint(
+        iteration,
+        value,
+        reference.share(value),
+        revealed=sum(state.revealed for state in episodes.final_D) / len(seats),
+        succeeded=float(episodes.succeeded_D.mean()),
+        turns=len(episodes.turn_K) / len(seats),
+        entropy=float(episodes.entropy_K.mean()),
+        gradient_norm=math.fsum(tally.norms) / len(tally.norms) if tally.norms else None,
+        trained_dialogues=tally.dialogues,
+        trained_turns=tally.turns,
+    )

@@ -12,12 +12,13 @@ from numpy.typing import NDArray
 from dialrl.environment.demo.acts import Act
 from dialrl.environment.demo.lines import Symbol
 from dialrl.environment.demo.policy_data import WEAK, Mixture
-from dialrl.environment.demo.rules import TRUST_LIMIT, TURN_LIMIT, USES, State
+from dialrl.environment.demo.rules import TRUST_LIMIT, USES, State
 
 Floats = NDArray[np.float64]
 
 CHOICES = tuple(act for act in Act if act not in (Act.REPEAT, Act.GARBLED))
 RARE = 1e-4
+MOST_TURNS = 12  # later turns look like this one
 
 _BLOCKS = (
     ("told", 2),
@@ -25,7 +26,7 @@ _BLOCKS = (
     ("line when told", len(Symbol)),
     ("last act", len(Act)),
     ("last act when told", len(Act)),
-    ("turn", TURN_LIMIT + 1),
+    ("turn", MOST_TURNS + 1),
     ("trust", TRUST_LIMIT + 1),
     ("need", 3),
     ("used up", len(USES)),
@@ -45,13 +46,24 @@ class Visible:
 
 def encode(seen: Visible) -> Floats:
     """(F,) 0/1 features: the user's last line, the last act, turn, trust, need, and which acts are used up."""
-    state, when = seen.state, " when told" if seen.state.revealed else ""
+    values_F = encode_state(seen.state, seen.symbol)
+    values_F[turn_feature(seen.turn)] = 1.0
+    return values_F
+
+
+def turn_feature(turn: int) -> int:
+    """Place of the feature that says which turn it is."""
+    return int(_OFFSETS["turn"]) + min(turn, MOST_TURNS)
+
+
+def encode_state(state: State, symbol: Symbol) -> Floats:
+    """(F,) the features without that of the turn."""
+    when = " when told" if state.revealed else ""
     values_F = np.zeros(FEATURES)
     for name, place in (
         ("told", int(state.revealed)),
-        (f"line{when}", int(seen.symbol)),
+        (f"line{when}", int(symbol)),
         (f"last act{when}", int(state.last)),
-        ("turn", min(seen.turn, TURN_LIMIT)),
         ("trust", state.trust),
         ("need", state.need),
     ):
@@ -74,12 +86,12 @@ def weak_start() -> Floats:
     return weights_FA
 
 
-def probabilities(weights_FA: Floats, features_F: Floats) -> Floats:
-    """(A,) softmax of the choices."""
-    logits_A = features_F @ weights_FA
-    powers_A: Floats = np.exp(logits_A - logits_A.max())
-    shares_A: Floats = powers_A / powers_A.sum()
-    return shares_A
+def probabilities(weights_FA: Floats, features_KF: Floats) -> Floats:
+    """Softmax of the choices, (F,) -> (A,) or (K, F) -> (K, A)."""
+    logits_KA = features_KF @ weights_FA
+    powers_KA: Floats = np.exp(logits_KA - logits_KA.max(axis=-1, keepdims=True))
+    shares_KA: Floats = powers_KA / powers_KA.sum(axis=-1, keepdims=True)
+    return shares_KA
 
 
 def policy_gradient(
@@ -90,9 +102,7 @@ def policy_gradient(
     if not known_K.any():
         return np.zeros_like(weights_FA)
     features, chosen, advantage = features_KF[known_K], chosen_K[known_K], advantage_K[known_K]
-    logits_KA = features @ weights_FA
-    powers_KA = np.exp(logits_KA - logits_KA.max(axis=1, keepdims=True))
-    direction_KA = -powers_KA / powers_KA.sum(axis=1, keepdims=True)
+    direction_KA = -probabilities(weights_FA, features)
     direction_KA[np.arange(len(chosen)), chosen] += 1.0
     gradient_FA: Floats = features.T @ (direction_KA * advantage[:, None]) / len(chosen)
     return gradient_FA
