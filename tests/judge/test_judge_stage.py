@@ -1,5 +1,7 @@
 """Grading a file: failures are rows, one assessment a group, stop rules replayed, kills survived."""
 
+import json
+
 import pytest
 from tests.scripted import LINES, dialogues, names, register, replies_by_seed, settings, user_seeds
 from tests.trajectory_files import read, turns, write
@@ -12,6 +14,7 @@ from dialrl.rollout.stage import roll_out
 from dialrl.seeds import seed_for
 from dialrl.state.rules import StopRules
 from dialrl.testing import Fault, ScriptedEnvironment, ScriptedJudge, scripted_policy
+from dialrl.trajectory.lineage import run_file
 from dialrl.trajectory.parts import Parts
 from dialrl.trajectory.reader import TrajectoryFile
 
@@ -275,6 +278,24 @@ def test_what_a_kill_after_publishing_left_behind_is_removed(rollout, monkeypatc
         graded(rollout, monkeypatch)
     graded(rollout, monkeypatch, resume=True)
     assert not list(rollout.parent.glob(".*.parts"))
+
+
+def test_what_a_kill_after_publishing_left_out_is_written_by_resume(rollout, monkeypatch):
+    def die(*args, **options):
+        raise Killed
+
+    with monkeypatch.context() as patched, pytest.raises(Killed):
+        patched.setattr("dialrl.judge.stage.write_run_file", die)
+        graded(rollout, monkeypatch)
+    beside = run_file(rollout.with_name("judge.parquet"))
+    assert not beside.exists()
+    graded(rollout, monkeypatch, resume=True)
+    found = json.loads(beside.read_text())
+    assert "killed" in found["note"]
+    assert found["seconds"] is None
+    written = beside.stat().st_mtime_ns
+    graded(rollout, monkeypatch, resume=True)
+    assert beside.stat().st_mtime_ns == written
 
 
 # live grades --------------------------------------------------------------------------------------------------------

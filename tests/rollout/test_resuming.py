@@ -6,6 +6,7 @@ from tests.scripted import replies_by_seed, rolled_out, settings
 from dialrl.errors import OutputExistsError, UsageError
 from dialrl.rollout.stage import roll_out
 from dialrl.testing import ScriptedEngine, scripted_policy
+from dialrl.trajectory.lineage import run_file
 from dialrl.trajectory.parts import Parts
 from dialrl.trajectory.reader import TrajectoryFile
 
@@ -111,7 +112,7 @@ def test_a_kill_between_publishing_and_clearing_leaves_nothing_to_do(tmp_path, m
     idle = scripted_policy(replies_by_seed)
     assert roll_out(idle, path, config, resume=True).figures["already_complete"]
     assert idle.engine.calls == []
-    assert sorted(file.name for file in tmp_path.iterdir()) == ["r.parquet"]
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["r.parquet", "r.parquet.run.json"]
 
 
 def test_a_changed_configuration_is_refused_listing_its_keys(tmp_path):
@@ -152,6 +153,14 @@ def test_resume_with_overwrite_replaces_what_was_made_otherwise(tmp_path):
     assert path.stat().st_mtime_ns == before
     roll_out(scripted_policy(replies_by_seed), path, settings(2, 2, seed=1), resume=True, overwrite=True)
     assert TrajectoryFile.open(path).lineage.record("rollout").seed == 1
+
+
+def test_a_rollout_killed_before_its_run_file_gets_one_on_resume(tmp_path):
+    path = tmp_path / "r.parquet"
+    rolled_out(path, settings(2, 2))
+    run_file(path).unlink()
+    roll_out(scripted_policy(replies_by_seed), path, settings(2, 2), resume=True)
+    assert "killed" in run_file(path).read_text()
 
 
 def test_the_lineage_holds_what_the_rollout_was_made_with(tmp_path):

@@ -11,6 +11,8 @@ from typing import Literal, Protocol
 from dialrl.scenario.card import Scenario
 from dialrl.scenario.message import Message, Usage
 
+ROLE = "judge"
+"""The role of a judge's calls: in the column ``usage``, and in what calls cost."""
 JudgeStatus = Literal["ok", "repaired", "missing"]
 
 

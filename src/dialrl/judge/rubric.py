@@ -16,7 +16,7 @@ from dialrl.endpoint.calls import Answer, ModelCalls
 from dialrl.endpoint.chat import PATH, chat_body, read_reply
 from dialrl.endpoint.failure import ModelCallError
 from dialrl.errors import RunError
-from dialrl.judge.base import TurnVerdict
+from dialrl.judge.base import ROLE, TurnVerdict
 from dialrl.judge.reading import Levels, Reading, answer_schema, read_answer
 from dialrl.judge.rubric_options import PanelMember, RubricJudgeOptions
 from dialrl.judge.samples import Sample, combined
@@ -27,8 +27,6 @@ from dialrl.scenario.message import Message, Usage
 from dialrl.scenario.support_card import judge_view
 from dialrl.seeds import seed_for
 from dialrl.state.rubric import load_rubric
-
-ROLE = "judge"
 
 
 class RubricJudge:

@@ -14,13 +14,13 @@ from typing import Any
 import pyarrow as pa
 
 from dialrl.concurrency import run_async
-from dialrl.endpoint.calls import calls_of, connect
-from dialrl.environment.base import Environment
-from dialrl.environment.registry import open_environment
+from dialrl.config import differing_keys
+from dialrl.endpoint.calls import UsesModels, calls_of, connect
 from dialrl.errors import FailureThresholdError, UsageError
 from dialrl.judge.asking import Assessment, ask, ask_deficit, missing
-from dialrl.judge.base import Judge, TurnVerdict
+from dialrl.judge.base import ROLE, Judge, TurnVerdict
 from dialrl.judge.config import JudgeConfig
+from dialrl.judge.earlier import check_retry, refuse_other_judge
 from dialrl.judge.grading import (
     FAILED_DIALOGUE,
     JUDGE_COLUMNS,
@@ -31,6 +31,7 @@ from dialrl.judge.grading import (
     with_stop_turn,
 )
 from dialrl.judge.registry import open_judge
+from dialrl.judge.scenarios import Scenarios
 from dialrl.progress import SILENT, Progress
 from dialrl.scenario.card import Scenario
 from dialrl.scenario.message import Message
@@ -66,15 +67,15 @@ def judge_dialogues(
     graded, FailureThresholdError (after writing) when more than ``config.max_missing`` of the judgements are missing.
     """
     source = TrajectoryFile.open(inputs, needs=["scenario_id", "environment", "messages", "reply"])
-    if resume and finished_before(output, stage="judge", config=config, source=source, overwrite=overwrite):
+    if resume and _is_finished(output, config, source, overwrite=overwrite):
         return _already_there(output, config)
     began = time.monotonic()
     called: dict[str, Any] = {}
     is_judged = "judge_status" in source.names
-    _check_retry(source, config, is_judged=is_judged)
+    check_retry(source, config, is_judged=is_judged)
     passing_on = is_judged and not config.regrade and not config.retry_missing
     if passing_on:
-        _refuse_other_judge(source, config)
+        refuse_other_judge(source, config)
         counts = _pass_on(source, output, config, overwrite=overwrite or resume, slim=slim, progress=progress)
     else:
         grading = _Grading(source, output, config, progress)
@@ -83,6 +84,23 @@ def judge_dialogues(
     write_run_file(output, seconds=time.monotonic() - began, calls=called)
     _check_missing(output, counts, config)
     return _summary(output, counts, config, passed_on=passing_on, called=called)
+
+
+def _is_finished(output: Path, config: JudgeConfig, source: TrajectoryFile, *, overwrite: bool) -> bool:
+    """Whether the output is there, made from the same input, settings, prompts and rubric."""
+    if not finished_before(output, stage="judge", config=config, source=source, overwrite=overwrite):
+        return False
+    record = TrajectoryFile.open(output).lineage.record("judge")
+    before = None if record is None else record.details.get("judge_made_from")
+    if before is None:  # grades passed on, or a judge that is code alone
+        return True
+    differing = differing_keys(before, _made_from(open_judge(config.judge, config.judge_options)))
+    if differing and not overwrite:
+        raise UsageError(
+            f"Cannot resume '{output}': it was graded with other texts: {'; '.join(differing)}. Use --overwrite, or"
+            " another output."
+        )
+    return not differing
 
 
 def _pass_on(
@@ -115,51 +133,6 @@ def _statuses(table: pa.Table) -> list[str]:
     return [f"judgements_{status or 'missing'}" for status in table["judge_status"].to_pylist()]
 
 
-def _refuse_other_judge(source: TrajectoryFile, config: JudgeConfig) -> None:
-    """Raise UsageError when settings given explicitly are not those the grades in the file were made with."""
-    before, where = _graded_with(source)
-    asked = config.semantic_values()
-    keys = [key for key in ("judge", "judge_options", "stop") if key in config.model_fields_set]
-    differing = [f"{key}: {before.get(key)} -> {asked[key]}" for key in keys if before.get(key) != asked[key]]
-    if differing:
-        raise UsageError(
-            f"{source.where} was graded {where}, by another judge: {'; '.join(differing)}. Grade it again with"
-            " --regrade, or leave these settings out to pass its grades on."
-        )
-
-
-def _graded_with(source: TrajectoryFile) -> tuple[Mapping[str, Any], str]:
-    """The settings behind the grades in a judged file, and where they were made."""
-    judged, rolled_out = source.lineage.record("judge"), source.lineage.record("rollout")
-    if judged is not None:
-        return judged.options, "by an earlier judge command"
-    if rolled_out is not None and rolled_out.options.get("grading") == "live":
-        return rolled_out.options, "in the rollout"
-    return {}, "before it was imported"
-
-
-def _check_retry(source: TrajectoryFile, config: JudgeConfig, *, is_judged: bool) -> None:
-    """Raise UsageError where --retry-missing has nothing to go on, or would mix two judges."""
-    if not config.retry_missing:
-        return
-    if config.regrade or not is_judged:
-        fault = "with --regrade" if config.regrade else f"on {source.where}, which holds no judgements"
-        raise UsageError(f"--retry-missing {fault}: it completes a judged file. Give the output of dialrl judge.")
-    record = source.lineage.record("judge")
-    before = {} if record is None else record.options
-    asked = config.semantic_values()
-    differing = [
-        f"{key}: {before[key]} -> {asked[key]}"
-        for key in ("judge", "judge_options", "stop")
-        if key in before and before[key] != asked[key]
-    ]
-    if differing:
-        raise UsageError(
-            f"{source.where} was graded by another judge: {'; '.join(differing)}. Give the same judge, options and"
-            " stop rules to complete it, or grade all of it again with --regrade."
-        )
-
-
 class _Grading:
     """One call of ``judge_dialogues`` that asks a judge."""
 
@@ -168,14 +141,21 @@ class _Grading:
         self.judge: Judge = open_judge(config.judge, config.judge_options)
         self.rubric: Rubric = load_rubric(self.judge.rubric)
         self.counts: Counter[str] = Counter()
-        self._environments: dict[str, Environment] = {}
-        reads = (*READS, *JUDGE_COLUMNS) if config.retry_missing else READS
+        self.scenarios = Scenarios(source, config.environment_options)
+        # Tokens of the judge's calls go to those of the turn; a judge that asks no model leaves the column alone.
+        self._writes = (*WRITES, "usage") if isinstance(self.judge, UsesModels) else WRITES
+        reads = (*READS, "usage", *(JUDGE_COLUMNS if config.retry_missing else ()))
         self._reads = [name for name in reads if name in source.names]
         self._iteration = _iteration(source)
         self._starts: list[int] = []
 
     def run(self, *, overwrite: bool, resume: bool, slim: bool) -> Counter[str]:
-        identity = {"options": self.config.semantic_values(), "input": self.source.digest()}
+        self.scenarios.open_all(self.source)
+        identity = {
+            "options": self.config.semantic_values(),
+            "input": self.source.digest(),
+            "made_from": _made_from(self.judge),
+        }
         parts = Parts(self.output, identity, overwrite=overwrite, resume=resume)
         self.calls = calls_of(self.config, parts.journal_path)
         connect(self.calls, self.judge)
@@ -185,16 +165,26 @@ class _Grading:
             self.source,
             self.output,
             stage="judge",
-            adds=WRITES,
+            adds=self._writes,
             reads=(),
             compute=lambda table: self._graded(parts, next(blocks)),
-            record=lambda: _record(self.source, self.config, self.counts, passed_on=False),
+            record=self._record,
             slim=slim,
             overwrite=overwrite or resume,
             batch_rows=self.config.batch_rows,
         )
         parts.clear()
         return self.counts
+
+    def _record(self) -> StageRecord:
+        return _record(
+            self.source,
+            self.config,
+            self.counts,
+            passed_on=False,
+            judge_made_from=_made_from(self.judge),
+            environments_made_from=self.scenarios.made_from,
+        )
 
     def _grade_blocks(self, parts: Parts) -> None:
         """Blocks are numbered by their first row, so that another ``batch_rows`` takes those that still fit."""
@@ -203,7 +193,7 @@ class _Grading:
         for table in self.source.groups(self._reads, self.config.batch_rows):
             if parts.rows(start) != table.num_rows:
                 rows = run_async(self._grade_block(list(table_to_dialogues(table))))
-                parts.write(start, rows_to_table(rows, [*KEYS, *WRITES]))
+                parts.write(start, rows_to_table(rows, [*KEYS, *self._writes]))
             self._starts.append(start)
             start += table.num_rows
             self.progress.advance(table.num_rows)
@@ -211,7 +201,7 @@ class _Grading:
     def _graded(self, parts: Parts, block: int) -> Mapping[str, pa.ChunkedArray]:
         table = parts.read(block)
         self.counts.update(_statuses(table))
-        return {name: table[name] for name in WRITES}
+        return {name: table[name] for name in self._writes}
 
     async def _grade_block(self, dialogues: Sequence[list[Row]]) -> list[Row]:
         async with self.calls:
@@ -233,18 +223,10 @@ class _Grading:
             return Assessment(tuple(first["deficit"]))
         opening = [Message.from_row(message) for message in first["messages"] or ()]
         seed = seed_for(self.config.seed, self._iteration, first["group_id"], 0, 0, "assess")
-        scenario = self._scenario(first)
+        scenario = self.scenarios.find(first)
         async with gate:
             call = self.judge.assess(scenario, opening, seed)
             return await ask_deficit(call, self.rubric, timeout_seconds=self.config.call_timeout_seconds)
-
-    def _scenario(self, row: Row) -> Scenario:
-        return self._environment(row["environment"]).find(row["scenario_id"])
-
-    def _environment(self, name: str) -> Environment:
-        if name not in self._environments:
-            self._environments[name] = open_environment(name, self.config.environment_options)
-        return self._environments[name]
 
     async def _grade_dialogue(self, rows: Sequence[Row], assessed: Assessment, gate: asyncio.Semaphore) -> list[Row]:
         if assessed.deficit is None:
@@ -252,25 +234,37 @@ class _Grading:
         if rows[0].get("status") == "error":
             return _ungraded(rows, assessed.deficit, FAILED_DIALOGUE)
         grader = DialogueGrader(self.rubric, assessed.deficit, self.config.stop)
-        scenario, dialogue, graded = self._scenario(rows[0]), list[Message](), list[Row]()
+        scenario, dialogue, graded = self.scenarios.find(rows[0]), list[Message](), list[Row]()
         async with gate:
             for row in rows:
                 dialogue += [Message.from_row(message) for message in row["messages"] or ()]
                 dialogue.append(Message("assistant", row["reply"] or ""))
                 verdict = await self._verdict(scenario, dialogue, row)
                 keys = {key: row[key] for key in KEYS}
-                graded.append({**keys, **grader.add(verdict, turn=row["turn"])})
+                graded.append({**keys, **grader.add(verdict, turn=row["turn"]), "usage": self._usage(row, verdict)})
         with_stop_turn(graded, grader.stop_turn)
         graded[-1]["outcome"] = self._outcome(rows[-1], grader)
         return graded
 
     def _outcome(self, last: Row, grader: DialogueGrader) -> float | None:
-        return grader.outcome(self._environment(last["environment"]), last.get("end_reason"), last.get("outcome"))
+        return grader.outcome(
+            self.scenarios.environment(last["environment"]), last.get("end_reason"), last.get("outcome")
+        )
+
+    def _usage(self, row: Row, verdict: TurnVerdict) -> list[Row]:
+        """Tokens of all calls made for the turn, those of a judgement that this one replaces left out."""
+        others = row.get("usage") or []
+        if not self._is_kept(row):
+            others = [used for used in others if used["role"] != ROLE]
+        return [*others, *map(vars, verdict.usage)]
+
+    def _is_kept(self, row: Row) -> bool:
+        return self.config.retry_missing and row["judge_status"] in ("ok", "repaired")
 
     async def _verdict(self, scenario: Scenario, dialogue: Sequence[Message], row: Row) -> TurnVerdict:
         if row["reply"] is None:
             return missing(NO_REPLY)
-        if self.config.retry_missing and row["judge_status"] in ("ok", "repaired"):
+        if self._is_kept(row):
             return verdict_of(row)
         seed = seed_for(self.config.seed, self._iteration, row["group_id"], row["sample"], row["turn"], "judge")
         call = self.judge.grade(scenario, dialogue, row["turn"], seed)
@@ -288,7 +282,9 @@ def _first_of_groups(dialogues: Sequence[list[Row]]) -> dict[str, Row]:
 
 
 def _ungraded(rows: Sequence[Row], deficit: Sequence[float] | None, error: str) -> list[Row]:
-    graded = [{**{key: row[key] for key in KEYS}, **ungraded(deficit, error)} for row in rows]
+    graded = [
+        {**{key: row[key] for key in KEYS}, "usage": row.get("usage"), **ungraded(deficit, error)} for row in rows
+    ]
     graded[-1]["outcome"] = rows[-1].get("outcome")
     return graded
 
@@ -307,14 +303,21 @@ def _already_there(output: Path, config: JudgeConfig) -> StageSummary:
     return StageSummary("judge", output, dict(counts), {"already_complete": True}, _warnings(counts))
 
 
-def _record(source: TrajectoryFile, config: JudgeConfig, counts: Counter[str], *, passed_on: bool) -> StageRecord:
+def _made_from(judge: Judge) -> dict[str, Any]:
+    """Digests of the judge's prompts and rubric, where it has any."""
+    return dict(getattr(judge, "provenance", None) or {})
+
+
+def _record(
+    source: TrajectoryFile, config: JudgeConfig, counts: Counter[str], *, passed_on: bool, **details: Any
+) -> StageRecord:
     return StageRecord(
         "judge",
         options=config.semantic_values(),
         inputs=source.input_files,
         seed=config.seed,
         counts=dict(sorted(counts.items())),
-        details={"passed_on": passed_on},
+        details={"passed_on": passed_on, **{name: made for name, made in details.items() if made}},
         warnings=_warnings(counts),
     )
 

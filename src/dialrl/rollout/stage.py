@@ -36,7 +36,14 @@ from dialrl.rollout.plan import DialoguePlan, Group, blocks, draw_groups, plan_d
 from dialrl.rollout.report import rollout_warnings, tally
 from dialrl.state.rubric import load_rubric
 from dialrl.summary import StageSummary
-from dialrl.trajectory.lineage import InputFile, Lineage, StageRecord, package_versions, write_run_file
+from dialrl.trajectory.lineage import (
+    InputFile,
+    Lineage,
+    StageRecord,
+    complete_run_file,
+    package_versions,
+    write_run_file,
+)
 from dialrl.trajectory.parts import Parts, discard_parts
 from dialrl.trajectory.reader import TrajectoryFile
 from dialrl.trajectory.rows import rows_to_table
@@ -286,6 +293,7 @@ class Rollout:
                 f" {'; '.join(differences)}. Use --overwrite, or another output."
             )
         discard_parts(self.output)
+        complete_run_file(self.output)
         self._check_failures(record.counts)
         return StageSummary("rollout", self.output, record.counts, {"already_complete": True}, tuple(record.warnings))
 

@@ -130,14 +130,32 @@ def package_versions(*names: str) -> dict[str, str]:
     return found
 
 
-def write_run_file(output: Path, *, seconds: float, **facts: Any) -> None:
+def write_run_file(output: Path, *, seconds: float | None, **facts: Any) -> None:
     """Write ``OUTPUT.run.json``: when, how long, on what, and whatever else differs from run to run."""
+    _write_run_file(output, time.time(), seconds=None if seconds is None else round(seconds, 3), **facts)
+
+
+def complete_run_file(output: Path) -> None:
+    """Write the run file of a finished ``output`` that a kill left without one: when it was finished, and why no more.
+
+    A file that is there stays as it is.
+    """
+    if not run_file(output).exists():
+        note = "the run that made this output was killed before it wrote this file; written by --resume"
+        _write_run_file(output, output.stat().st_mtime, seconds=None, note=note)
+
+
+def run_file(output: Path) -> Path:
+    """Where the run file of ``output`` lies."""
+    return output.with_name(output.name + ".run.json")
+
+
+def _write_run_file(output: Path, finished: float, **facts: Any) -> None:
     content = {
-        "finished": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-        "seconds": round(seconds, 3),
+        "finished": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(finished)),
         "python": platform.python_version(),
         "machine": platform.machine(),
         "system": platform.system(),
         **facts,
     }
-    write_text(output.with_name(output.name + ".run.json"), json.dumps(content, indent=2, sort_keys=True) + "\n")
+    write_text(run_file(output), json.dumps(content, indent=2, sort_keys=True) + "\n")

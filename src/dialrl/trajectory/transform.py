@@ -14,7 +14,7 @@ import pyarrow as pa
 from dialrl.config import StageConfig, differing_keys
 from dialrl.errors import UsageError
 from dialrl.progress import SILENT, Progress
-from dialrl.trajectory.lineage import Lineage, Parent, StageRecord
+from dialrl.trajectory.lineage import Lineage, Parent, StageRecord, complete_run_file
 from dialrl.trajectory.reader import BATCH_ROWS, Shard, TrajectoryFile
 from dialrl.trajectory.schema import KEYS, column_for, ordered, outlives, schema_for
 from dialrl.trajectory.writer import TrajectoryWriter, refuse_existing
@@ -87,6 +87,8 @@ def finished_before(
 ) -> bool:
     """For ``--resume``: True when ``output`` is complete and was made from the same input with the same options.
 
+    It then has its run file too.
+
     Outputs appear only when complete, so one that is there needs no more work. One that was made otherwise: False with
     ``overwrite`` (it is to be made anew), else UsageError listing what differs.
     """
@@ -105,4 +107,7 @@ def finished_before(
             f"Cannot resume '{output}': it was made with other settings: {'; '.join(differences)}."
             " Use --overwrite, or another output."
         )
-    return not differences
+    if differences:
+        return False
+    complete_run_file(output)
+    return True

@@ -9,7 +9,7 @@ from dialrl.config import differing_keys
 from dialrl.errors import UsageError
 from dialrl.progress import SILENT, Progress
 from dialrl.summary import StageSummary
-from dialrl.trajectory.lineage import write_run_file
+from dialrl.trajectory.lineage import complete_run_file, write_run_file
 from dialrl.trajectory.reader import TrajectoryFile
 from dialrl.update.config import UpdateConfig
 from dialrl.update.policy_directory import METRICS, Manifest, checked_digest, read_manifest, refuse_output
@@ -39,6 +39,7 @@ def update_policy(
     done = _finished(output, source, policy, config, total_steps, overwrite=overwrite) if resume else None
     if done is not None:
         return StageSummary("update", output, dict(done.counts), _identity(done), ("Complete already; left as it is.",))
+        complete_run_file(output)
     refuse_output(output, overwrite=overwrite)
     started = time.perf_counter()
     trainer = Trainer.open(policy, config, total_steps)

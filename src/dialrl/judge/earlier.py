@@ -1,0 +1,72 @@
+"""Grades that a file holds already: which judge made them, and whether they may be passed on or completed.
+
+Several kinds of judge add to one file (grades, beliefs, kl, safety), each with a lineage record; only the record of the
+grades is asked here. Not here: grading (``stage``).
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from dialrl.errors import UsageError
+from dialrl.judge.config import JudgeConfig
+from dialrl.trajectory.lineage import StageRecord
+from dialrl.trajectory.reader import TrajectoryFile
+
+WITHOUT_GRADES = ("information-gain", "reference-kl", "safety")
+"""Kinds of judge whose columns stand beside the grades."""
+_IDENTITY = ("judge", "judge_options", "stop")
+
+
+def grades_record(source: TrajectoryFile) -> StageRecord | None:
+    """The record of the judge command that wrote the grades of ``source``; None when there was none."""
+    return next(
+        (
+            record
+            for record in reversed(source.lineage.records)
+            if record.stage == "judge" and record.options.get("judge") not in WITHOUT_GRADES
+        ),
+        None,
+    )
+
+
+def refuse_other_judge(source: TrajectoryFile, config: JudgeConfig) -> None:
+    """Raise UsageError when settings given explicitly are not those the grades in the file were made with."""
+    before, where = _graded_with(source)
+    asked = config.semantic_values()
+    keys = [key for key in _IDENTITY if key in config.model_fields_set]
+    differing = [f"{key}: {before.get(key)} -> {asked[key]}" for key in keys if before.get(key) != asked[key]]
+    if differing:
+        raise UsageError(
+            f"{source.where} was graded {where}, by another judge: {'; '.join(differing)}. Grade it again with"
+            " --regrade, or leave these settings out to pass its grades on."
+        )
+
+
+def _graded_with(source: TrajectoryFile) -> tuple[Mapping[str, Any], str]:
+    """The settings behind the grades in a judged file, and where they were made."""
+    judged, rolled_out = grades_record(source), source.lineage.record("rollout")
+    if judged is not None:
+        return judged.options, "by an earlier judge command"
+    if rolled_out is not None and rolled_out.options.get("grading") == "live":
+        return rolled_out.options, "in the rollout"
+    return {}, "before it was imported"
+
+
+def check_retry(source: TrajectoryFile, config: JudgeConfig, *, is_judged: bool) -> None:
+    """Raise UsageError where --retry-missing has nothing to go on, or would mix two judges."""
+    if not config.retry_missing:
+        return
+    if config.regrade or not is_judged:
+        fault = "with --regrade" if config.regrade else f"on {source.where}, which holds no judgements"
+        raise UsageError(f"--retry-missing {fault}: it completes a judged file. Give the output of dialrl judge.")
+    record = grades_record(source)
+    before = {} if record is None else record.options
+    asked = config.semantic_values()
+    differing = [
+        f"{key}: {before[key]} -> {asked[key]}" for key in _IDENTITY if key in before and before[key] != asked[key]
+    ]
+    if differing:
+        raise UsageError(
+            f"{source.where} was graded by another judge: {'; '.join(differing)}. Give the same judge, options and"
+            " stop rules to complete it, or grade all of it again with --regrade."
+        )

@@ -1,0 +1,79 @@
+"""The scenarios behind the dialogues of a file, for a judge that grades them afterwards.
+
+Their environment is opened with the options of the rollout, which stand in the file's lineage, and what is given on
+top. Cards are checked against the digest the rollout noted: a judge must not read another card than the actor played.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from dialrl.environment.base import Environment
+from dialrl.environment.registry import open_environment
+from dialrl.errors import InputError, MissingInputError
+from dialrl.scenario.card import Scenario
+from dialrl.trajectory.reader import TrajectoryFile
+
+_NAME_THEM = "--set environment_options.cards=PLACE"
+
+
+class Scenarios:
+    """Opens each environment once. ``given`` overrides the rollout's options key by key."""
+
+    def __init__(self, source: TrajectoryFile, given: Mapping[str, Any]) -> None:
+        record = source.lineage.record("rollout")
+        self._where = source.where
+        self._rolled_out: Mapping[str, Any] = {} if record is None else record.options
+        self._made_from: Mapping[str, Any] = {} if record is None else record.details.get("environment_made_from") or {}
+        self._given = given
+        self._environments: dict[str, Environment] = {}
+
+    def open_all(self, source: TrajectoryFile) -> None:
+        """Open every environment of ``source``: what cannot work is refused before any work is done."""
+        for table in source.groups(["environment"]):
+            for name in table["environment"].unique().to_pylist():
+                self.environment(name)
+
+    def find(self, row: Mapping[str, Any]) -> Scenario:
+        """The scenario of a row. Raises InputError when its environment does not have it."""
+        return self.environment(row["environment"]).find(row["scenario_id"])
+
+    def environment(self, name: str) -> Environment:
+        """The environment ``name``. Raises InputError when its cards are not there or are others."""
+        if name not in self._environments:
+            self._environments[name] = self._open(name)
+        return self._environments[name]
+
+    @property
+    def made_from(self) -> dict[str, Any]:
+        """Digests behind the environments that were opened, for the lineage."""
+        known = {name: getattr(opened, "provenance", None) for name, opened in self._environments.items()}
+        return {name: digests for name, digests in known.items() if digests}
+
+    def _open(self, name: str) -> Environment:
+        is_rollouts = self._rolled_out.get("environment") == name
+        inherited: Mapping[str, Any] = (self._rolled_out.get("environment_options") or {}) if is_rollouts else {}
+        cards = inherited.get("cards")
+        try:
+            environment = open_environment(name, {**inherited, **self._given})
+        except MissingInputError as error:
+            if cards is None or "cards" in self._given:
+                raise
+            raise MissingInputError(
+                f"The dialogues of {self._where} were held with the cards in '{cards}' (as its lineage says). {error}"
+                f" Put them there, run where that path leads to them, or say where they are: {_NAME_THEM}"
+            ) from None
+        if is_rollouts and "cards" not in self._given:
+            self._check_cards(environment, cards)
+        return environment
+
+    def _check_cards(self, environment: Environment, cards: str | None) -> None:
+        before = self._made_from.get("cards")
+        now = (getattr(environment, "provenance", None) or {}).get("cards")
+        if before is None or now is None or before == now:
+            return
+        place = "the shipped cards" if cards is None else f"the cards in '{cards}'"
+        raise InputError(
+            f"The dialogues of {self._where} were held with {place} of digest {before}; now they have {now}. A judge"
+            f" would read other cards than the actor played. Put the old ones back, or name the cards to judge by:"
+            f" {_NAME_THEM}{' (null: the shipped ones)' if cards is None else ''}"
+        )
