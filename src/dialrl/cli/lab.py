@@ -6,7 +6,7 @@ import typer
 
 from dialrl.cli.app import Entry
 from dialrl.cli.command import Call, add_command
-from dialrl.lab.config import FastConfig
+from dialrl.lab.config import FastConfig, StudyConfig
 from dialrl.summary import StageSummary
 
 
@@ -21,6 +21,17 @@ def register(app: typer.Typer, name: str, entry: Entry) -> None:
         config=FastConfig,
         section="lab-fast",
         output="required",
+    )
+    add_command(
+        group,
+        "study",
+        study,
+        help="Presets compared in several settings: step sizes tuned on seeds of their own, then fresh seeds. Goes on"
+        " where it was killed; writes lab.parquet, which dialrl report reads.",
+        config=StudyConfig,
+        section="lab-study",
+        output="required",
+        resumable=True,
     )
     add_command(
         group,
@@ -46,6 +57,12 @@ def fast(call: Call) -> StageSummary:
         counts={"iterations": call.config.iterations},
         figures={"preset": call.config.preset, "share": result.curve[-1].share, "curve": curve, "reference": shares},
     )
+
+
+def study(call: Call) -> StageSummary:
+    from dialrl.lab.study import run_study
+
+    return run_study(call.target, call.config, overwrite=call.overwrite, resume=call.resume, progress=call.progress)
 
 
 def _point(point: dict[str, float]) -> dict[str, float]:

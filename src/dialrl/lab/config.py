@@ -26,3 +26,32 @@ class FastConfig(StageConfig):
     files: bool = operational(
         True, help="Speak every dialogue in text and keep all files of every iteration; else the same steps in memory."
     )
+
+
+class StudyConfig(StageConfig):
+    """The fast tier's study: presets x settings, step sizes tuned on seeds of their own, then fresh seeds."""
+
+    presets: tuple[str, ...] = semantic(
+        (
+            "mica", "mapo", "turn-only", "group-only", "batch-only", "grpo", "dr-grpo", "rloo", "reinforce++",
+            "reinforce++-baseline",
+        ),
+        min_length=1, help="Estimators compared; those that need a belief do not apply here.",
+    )  # fmt: skip
+    settings: tuple[str, ...] = semantic(
+        ("standard", "delayed", "noisy", "long"),
+        min_length=1,
+        help="Worlds compared: standard, short, delayed, noisy, long.",
+    )
+    step_sizes: tuple[float, ...] = semantic((4.0, 12.0, 36.0, 108.0), min_length=1, help="Step sizes tried.")
+    tuning_seeds: int = semantic(5, ge=1, help="Seeds on which the step size is chosen (by mean final share).")
+    seeds: int = semantic(20, ge=1, help="Fresh seeds at the chosen step size.")
+    iterations: int = semantic(60, ge=1, help="Policy-gradient steps a run.")
+    groups: int = semantic(16, ge=1, help="Scenarios an iteration.")
+    samples: int = semantic(8, ge=1, help="Dialogues a scenario.")
+    gamma: float = semantic(0.85, ge=0.0, le=1.0, help="Discount a turn (presets of undiscounted sums ignore it).")
+    min_std: float = semantic(0.0, ge=0.0, help="Least spread to divide by.")
+    evaluate_every: int = semantic(10, ge=1, help="Iterations between evaluations on held-out scenarios.")
+    evaluate_repeats: int = semantic(4, ge=1, help="Dialogues a held-out scenario at each evaluation.")
+    compare_with: str = semantic("mica", help="Preset that every other one is tested against, seed by seed.")
+    jobs: int = operational(2, ge=1, help="Runs at a time, each on one core.")

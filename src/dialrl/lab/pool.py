@@ -1,0 +1,71 @@
+"""Runs several runs of the fast tier side by side, one process a core. Not here: which runs."""
+
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from contextlib import contextmanager
+from multiprocessing import get_context
+from typing import Any
+
+from dialrl.environment.demo.planner import DemoReference
+from dialrl.errors import RunError
+from dialrl.lab.config import FastConfig
+from dialrl.lab.fast import FastPoint, play_fast, reference_of
+
+Job = tuple[dict[str, Any], DemoReference]
+Done = tuple[tuple[FastPoint, ...], float]
+
+
+@contextmanager
+def workers(jobs: int) -> Iterator["Workers"]:
+    """``jobs`` processes, or this one where ``jobs`` is 1. Work not begun is dropped when the block is left."""
+    if jobs == 1:
+        yield Workers(None)
+        return
+    # Matrices here are small: a second thread in each process would only get in the way of the other processes.
+    for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+        os.environ.setdefault(variable, "1")
+    executor = ProcessPoolExecutor(jobs, mp_context=get_context("spawn"))
+    try:
+        yield Workers(executor)
+    finally:
+        executor.shutdown(cancel_futures=True)
+
+
+class Workers:
+    """Does work in other processes, or here."""
+
+    def __init__(self, executor: ProcessPoolExecutor | None) -> None:
+        self._executor = executor
+
+    def references(self, worlds: Sequence[tuple[int, int]]) -> list[DemoReference]:
+        """Exact values of worlds (turn limit, extra trust)."""
+        if self._executor is None:
+            return [reference_of(*world) for world in worlds]
+        return list(self._executor.map(reference_of, *zip(*worlds, strict=True)))
+
+    def play(self, jobs: Sequence[Job], finished: Callable[[int, Done], None]) -> None:
+        """Play all ``jobs``; ``finished`` gets the place of each and its result as it comes. Raises RunError."""
+        if self._executor is None:
+            for place, job in enumerate(jobs):
+                finished(place, play_job(job))
+            return
+        waiting: dict[Future[Done], int] = {
+            self._executor.submit(play_job, job): place for place, job in enumerate(jobs)
+        }
+        while waiting:
+            ended, _ = wait(waiting, return_when=FIRST_COMPLETED)
+            for future in ended:
+                place = waiting.pop(future)
+                failure = future.exception()
+                if failure is not None:
+                    raise RunError(f"A run of the laboratory failed ({jobs[place][0]}): {failure}") from failure
+                finished(place, future.result())
+
+
+def play_job(job: Job) -> Done:
+    """One run: its learning curve and the seconds it took."""
+    options, reference = job
+    began = time.monotonic()
+    return play_fast(FastConfig(**options), reference).curve, time.monotonic() - began

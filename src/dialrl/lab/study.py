@@ -1,0 +1,165 @@
+"""``dialrl lab study``: every preset in every setting, at the step size that suits it, on many seeds.
+
+For each setting: every preset at every step size on the tuning seeds; then, at the step size with the best mean final
+share, on seeds that no choice has seen. Equal rollouts and equal updates for all. A finished run is a small file of its
+own, so a killed study goes on where it was, and a wider plan runs only what is new. Not here: one run (``fast``), what
+the figures say (``figures``).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from dialrl.advantage.presets.registry import preset as preset_by_name
+from dialrl.environment.demo.planner import DemoReference
+from dialrl.errors import UsageError
+from dialrl.lab.config import FastConfig, StudyConfig
+from dialrl.lab.pool import Done, Workers, workers
+from dialrl.lab.runs import Phase, RunFiles, RunKey, RunResult, prepare_runs, read_references, write_references
+from dialrl.lab.settings import Setting, setting
+from dialrl.lab.summary import study_summary
+from dialrl.lab.table import write_table
+from dialrl.progress import SILENT, Progress
+from dialrl.summary import StageSummary
+from dialrl.trajectory.atomic import exclusive
+
+TABLE, REFERENCES = "lab.parquet", "references.json"
+FIRST_TUNING_SEED = 1_000_000  # far from the seeds of the final runs, which begin at 0
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """The step size of a preset in a setting, and whether it lies at the edge of those tried."""
+
+    setting: str
+    preset: str
+    step_size: float
+    at_edge: bool
+
+
+def run_study(
+    folder: Path,
+    config: StudyConfig | None = None,
+    *,
+    overwrite: bool = False,
+    resume: bool = False,
+    progress: Progress = SILENT,
+) -> StageSummary:
+    """Run ``config`` in ``folder`` and write ``lab.parquet`` there, setting by setting.
+
+    ``resume`` plays only the runs that are not there yet; ``overwrite`` begins anew. Raises UsageError for an unknown
+    setting or preset, one that needs a belief, or a folder in use; OutputExistsError for one that holds runs.
+    """
+    config = config or StudyConfig()
+    _check_presets(config)
+    worlds = [setting(name) for name in config.settings]
+    prepare_runs(folder / "runs", overwrite=overwrite, resume=resume)
+    with exclusive(folder / ".lock", f"The study '{folder}'"), workers(config.jobs) as pool:
+        return Study(folder, config, pool, progress).run(worlds)
+
+
+class Study:
+    """One call of ``run_study``."""
+
+    def __init__(self, folder: Path, config: StudyConfig, pool: Workers, progress: Progress) -> None:
+        self.folder, self.config, self.pool, self.progress = folder, config, pool, progress
+        self.files = RunFiles(folder / "runs")
+        self.played = 0
+
+    def run(self, worlds: Sequence[Setting]) -> StageSummary:
+        config, table = self.config, self.folder / TABLE
+        each = len(config.presets) * (len(config.step_sizes) * config.tuning_seeds + config.seeds)
+        references = self._references(worlds)
+        self.progress.start("lab study", each * len(worlds), "runs")
+        runs: list[tuple[Phase, RunResult]] = []
+        chosen: list[Chosen] = []
+        for world in worlds:
+            exact = references[world.turn_limit, world.extra_trust]
+            tuned = self._play(world, exact, self._tuning_runs())
+            here = [choose(world.name, preset, tuned, config.step_sizes) for preset in config.presets]
+            final = self._play(world, exact, [(one.preset, one.step_size, s) for one in here for s in self._seeds])
+            chosen += here
+            runs += [("tuning", run) for run in tuned] + [("final", run) for run in final]
+            write_table(table, runs)
+        edges = [f"{one.preset} in {one.setting} ({one.step_size:g})" for one in chosen if one.at_edge]
+        return study_summary(table, config.compare_with, {"runs": len(runs), "played_now": self.played}, edges)
+
+    @property
+    def _seeds(self) -> range:
+        return range(self.config.seeds)
+
+    def _tuning_runs(self) -> list[tuple[str, float, int]]:
+        seeds = range(FIRST_TUNING_SEED, FIRST_TUNING_SEED + self.config.tuning_seeds)
+        return [(p, step, seed) for p in self.config.presets for step in self.config.step_sizes for seed in seeds]
+
+    def _references(self, worlds: Sequence[Setting]) -> dict[tuple[int, int], DemoReference]:
+        """Exact values of each world; those known from an earlier call are kept, since computing takes a minute."""
+        known = read_references(self.folder / REFERENCES)
+        wanted = list(dict.fromkeys((world.turn_limit, world.extra_trust) for world in worlds))
+        missing = [world for world in wanted if world not in known]
+        self.progress.start("exact values", len(missing), "worlds")
+        if missing:
+            known |= dict(zip(missing, self.pool.references(missing), strict=True))
+            write_references(self.folder / REFERENCES, known)
+        self.progress.advance(len(missing))
+        return known
+
+    def _play(
+        self, world: Setting, reference: DemoReference, wanted: Sequence[tuple[str, float, int]]
+    ) -> list[RunResult]:
+        """The runs (preset, step size, seed) in the order given; those that are not finished are played."""
+        keys = [self._key(world, *each) for each in wanted]
+        found = {place: run for place, key in enumerate(keys) if (run := self.files.read(key)) is not None}
+        missing = [place for place in range(len(keys)) if place not in found]
+        self.progress.advance(len(found))
+
+        def finished(number: int, done: Done) -> None:
+            run = RunResult(keys[missing[number]], done[0], reference, done[1])
+            self.files.write(run)
+            found[missing[number]] = run
+            self.played += 1
+            self.progress.advance(share=run.curve[-1].share)
+
+        self.pool.play([(dict(keys[place].options), reference) for place in missing], finished)
+        return [found[place] for place in range(len(keys))]
+
+    def _key(self, world: Setting, preset: str, step_size: float, seed: int) -> RunKey:
+        return RunKey("fast", world.name, preset, step_size, seed, self._options(world, preset, step_size, seed))
+
+    def _options(self, world: Setting, preset: str, step_size: float, seed: int) -> dict[str, Any]:
+        config = self.config
+        run = FastConfig(
+            iterations=config.iterations,
+            groups=config.groups,
+            samples=config.samples,
+            learning_rate=step_size,
+            preset=preset,
+            gamma=config.gamma,
+            min_std=config.min_std,
+            seed=seed,
+            evaluate_every=config.evaluate_every,
+            evaluate_repeats=config.evaluate_repeats,
+        ).updated(**world.changes)
+        return run.semantic_values()
+
+
+def choose(setting: str, preset: str, tuned: Sequence[RunResult], step_sizes: Sequence[float]) -> Chosen:
+    """The step size with the best mean final share over the tuning seeds; the smaller one of equals."""
+
+    def mean_final(step_size: float) -> float:
+        finals = [r.curve[-1].share for r in tuned if (r.key.preset, r.key.step_size) == (preset, step_size)]
+        return sum(finals) / len(finals)
+
+    ordered = sorted(step_sizes)
+    best = max(ordered, key=mean_final)
+    return Chosen(setting, preset, best, at_edge=len(ordered) > 1 and best in (ordered[0], ordered[-1]))
+
+
+def _check_presets(config: StudyConfig) -> None:
+    for name in config.presets:
+        channels = {signal for term in preset_by_name(name).terms for signal in term.signals}
+        if any("information-gain" in signal for signal in channels):
+            raise UsageError(
+                f"The preset '{name}' needs the policy's belief in an answer; the demo world has none. Leave it out."
+            )
