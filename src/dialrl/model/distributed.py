@@ -40,9 +40,18 @@ def processes() -> Processes:
 
 
 def local_device(device: str) -> str:
-    """The device of this process where each has a GPU of its own."""
-    number = os.environ.get("LOCAL_RANK")
-    return f"cuda:{number}" if device == "cuda" and number is not None else device
+    """The device of this process: of a list its own entry, of ``cuda`` the GPU of its number on this machine.
+
+    It becomes the current one, where shards and sums over GPUs go.
+    """
+    number = int(os.environ.get("LOCAL_RANK", "0"))
+    listed = device.split(",")
+    own = listed[number % len(listed)].strip()
+    if own == "cuda" and "LOCAL_RANK" in os.environ:
+        own = f"cuda:{number}"
+    if own.startswith("cuda:") and torch.cuda.is_available():
+        torch.cuda.set_device(own)
+    return own
 
 
 class _Forward(torch.nn.Module):  # type: ignore[misc]

@@ -79,7 +79,10 @@ class UpdateConfig(StageConfig):
     gradient_checkpointing: Literal["auto", "on", "off"] = operational(
         "auto", help="recompute activations in the backward pass; auto: when they would not fit"
     )
-    device: str = operational("auto", help="cpu, cuda, cuda:N, or auto")
+    processes: int = operational(
+        1, ge=1, help="processes of this machine the update is spread over; more than 1 starts torchrun"
+    )
+    device: str = operational("auto", help="cpu, cuda, cuda:N, or auto; of several processes: cuda:1,cuda:2")
 
     @property
     def clip(self) -> tuple[float, float]:
@@ -108,6 +111,9 @@ class UpdateConfig(StageConfig):
             raise ValueError("kl_loss k1 has an expected gradient of 0 and cannot be a loss; use k2 or k3")
         if self.loss == "sft" and self.entropy_bonus > 0:
             raise ValueError(f"entropy_bonus {self.entropy_bonus} has no place in loss sft; set it to 0")
+        named = len(self.device.split(","))
+        if named not in (1, self.processes):
+            raise ValueError(f"device names {named} devices for {self.processes} processes; name one each, or one kind")
         return self
 
     def check_total_steps(self, total_steps: int | None) -> None:

@@ -3,6 +3,7 @@
 Not here: files, policy directories, which steps to make (``plan``).
 """
 
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -28,7 +29,7 @@ Row = dict[str, Any]
 
 
 class Learner:
-    """A model and its optimiser. ``steps`` counts AdamW's steps over the whole run.
+    """A model and its optimiser. ``steps`` counts AdamW's steps over the whole run; ``stop``, once set, ends training.
 
     ``model``: a causal language model in full precision, in evaluation mode (dropout would break the ratio).
     """
@@ -49,6 +50,7 @@ class Learner:
         self.forward = shard_model(model, self.group)
         self.optimizer = build_optimizer(model, config)
         self.steps = 0
+        self.stop = threading.Event()
 
     def train(self, data: TrainingData, planned: Sequence[PlannedStep], rate: float) -> Iterator[Row]:
         """Make the planned steps at learning rate ``rate``; one mapping of figures each.
@@ -56,7 +58,7 @@ class Learner:
         Raises InputError when sampler and trainer disagree beyond ``max_mismatch``, NumericalError when a log-prob at
         a trained place, the loss or the gradient is not finite. Neither changes the weights by the step at fault.
         """
-        passes = Passes(self.model, data, self.config, self.reference, self.layout, self.forward, self.group)
+        passes = Passes(self.model, data, self.config, self.reference, self.layout, self.forward, self.group, self.stop)
         set_learning_rate(self.optimizer, rate)
         self._remember_later(passes, planned)
         for number, step in enumerate(planned):

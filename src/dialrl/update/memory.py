@@ -133,7 +133,7 @@ def shape_of_policy(policy: Path) -> ModelShape:
 def memory_lines(config: UpdateConfig, policy: Path) -> list[str]:
     """What ``--dry-run`` says about memory, with and without recomputation of activations."""
     shape = shape_of_policy(policy)
-    return [
-        f"memory of the update: {estimate_memory(config, shape).sentence()}",
-        f"with gradient checkpointing: {estimate_memory(config, shape, checkpointing=True).sentence()}",
-    ]
+    plain, recomputing = (
+        estimate_memory(config, shape, checkpointing=on, processes=config.processes) for on in (False, True)
+    )
+    return [f"memory of the update: {plain.sentence()}", f"with gradient checkpointing: {recomputing.sentence()}"]

@@ -4,6 +4,7 @@ Gradients of all forward passes of an optimiser step add up in ``.grad``; the su
 cut. Not here: which dialogues make a step (``plan``), the optimiser (``learner``).
 """
 
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from typing import Any
@@ -11,8 +12,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from dialrl.errors import NumericalError
-from dialrl.model.distributed import Forward, Processes, share_known
+from dialrl.errors import HaltError, NumericalError
+from dialrl.model.distributed import Forward, Processes, largest, own_rows, share_known
 from dialrl.model.layout import Layout, prepare_layout
 from dialrl.model.logprobs import HeadSettings, TokenLogprobs, token_logprobs
 from dialrl.update.batching import deal, micro_batches
@@ -41,9 +42,10 @@ class Passes:
         layout: Layout | None = None,
         forward: Forward | None = None,
         group: Processes | None = None,
+        stop: threading.Event | None = None,
     ) -> None:
         self.model, self.data, self.config, self.reference = model, data, config, reference
-        self._forward, self._group = forward, group or Processes()
+        self._forward, self._group, self._stop = forward, group or Processes(), stop
         self.layout = layout or prepare_layout(model, config.layout)
         self.device = next(model.parameters()).device
         self._initial_T = self._tensor(np.full(data.trained_tokens, np.nan))
@@ -110,18 +112,18 @@ class Passes:
     def name_culprit(self, dialogues: Sequence[int], weights_T: Floats) -> str:
         """A sentence naming the first sequence whose own loss or gradient is not finite; empty where none is found.
 
-        Goes through the sequences one by one, so it is for a step that has already failed. Leaves no gradients.
+        Goes through the sequences one by one (all processes together), so it is for a step that has already failed.
+        Leaves no gradients.
         """
-        if self._group.count > 1:
-            return ""  # all processes would have to make these passes together
         weights, wanted = self._tensor(weights_T), set(dialogues)
         for index in range(len(self.data.sequences)):
             if int(self.data.sequence_dialogue[index]) in wanted:
                 self.model.zero_grad(set_to_none=True)
                 sums = StepSums()
                 self._accumulate([index], weights, sums, first=False)
-                gradients = [parameter.grad for parameter in self.model.parameters() if parameter.grad is not None]
-                if not np.isfinite(sums.loss) or not all(bool(torch.isfinite(one).all()) for one in gradients):
+                gradients = [own_rows(one.grad)[0] for one in self.model.parameters() if one.grad is not None]
+                broken = not np.isfinite(sums.loss) or not all(bool(torch.isfinite(one).all()) for one in gradients)
+                if max(largest([float(broken)], self._group)):
                     self.model.zero_grad(set_to_none=True)
                     return f" First of {self.data.name_sequence(index)}."
         return ""
@@ -137,6 +139,8 @@ class Passes:
         for number in (
             deal(costs, self._group.count)[self._group.rank] if self._group.count > 1 else range(len(batches))
         ):
+            if self._stop is not None and self._stop.is_set():
+                raise HaltError("The update was stopped before its step was made; --resume makes it again.")
             yield ([int(np.argmin(lengths))], False) if number is None else (batches[number], True)
 
     def _old(self, places: torch.Tensor) -> torch.Tensor:

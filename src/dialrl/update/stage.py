@@ -1,7 +1,7 @@
 """The stage ``update`` as one function: advantage files and a policy in, a new policy directory and a summary out."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
@@ -14,7 +14,8 @@ from dialrl.trajectory.reader import TrajectoryFile
 from dialrl.update.config import UpdateConfig
 from dialrl.update.policy_directory import METRICS, Manifest, checked_digest, read_manifest, refuse_output
 from dialrl.update.statistics import FileMetrics
-from dialrl.update.trainer import Trainer, manifest_options
+from dialrl.update.trainer import manifest_options
+from dialrl.update.trainers import open_trainer
 
 
 def update_policy(
@@ -38,22 +39,23 @@ def update_policy(
     source = TrajectoryFile.open(inputs)
     done = _finished(output, source, policy, config, total_steps, overwrite=overwrite) if resume else None
     if done is not None:
-        return StageSummary("update", output, dict(done.counts), _identity(done), ("Complete already; left as it is.",))
         complete_run_file(output)
+        return StageSummary("update", output, dict(done.counts), _identity(done), ("Complete already; left as it is.",))
     refuse_output(output, overwrite=overwrite)
     started = time.perf_counter()
-    trainer = Trainer.open(policy, config, total_steps)
-    metrics = trainer.step_file(source, progress)
-    manifest = trainer.save(output, overwrite=overwrite)
-    if trainer.learner.group.rank == 0:
-        write_run_file(output, seconds=time.perf_counter() - started, device=str(trainer.learner.model.device))
-    return summary_of(output, metrics, manifest, layout=trainer.learner.layout.sentence)
+    with open_trainer(policy, config, total_steps) as trainer:
+        metrics = trainer.step_file(inputs if isinstance(inputs, Path) else list(inputs), progress)
+        manifest = trainer.save(output, overwrite=overwrite)
+        about = trainer.about()
+        if trainer.is_first:
+            write_run_file(output, seconds=time.perf_counter() - started, device=about["device"])
+    return summary_of(output, metrics, manifest, about)
 
 
-def summary_of(output: Path, metrics: FileMetrics, manifest: Manifest, *, layout: str) -> StageSummary:
-    """What an update says when it is done; a file without signal says so first."""
+def summary_of(output: Path, metrics: FileMetrics, manifest: Manifest, about: Mapping[str, str]) -> StageSummary:
+    """What an update says when it is done; a file without signal says so first. ``about``: device, layout."""
     signal = () if metrics.no_signal is None else (metrics.no_signal,)
-    figures = {**_identity(manifest), **metrics.figures(), "layout": layout, "metrics": str(output / METRICS)}
+    figures = {**_identity(manifest), **metrics.figures(), **about, "metrics": str(output / METRICS)}
     return StageSummary("update", output, metrics.counts, figures, (*signal, *metrics.warnings))
 
 

@@ -109,6 +109,28 @@ class Trainer:
         self.learner.steps = state.optimizer_steps
 
     @property
+    def is_first(self) -> bool:
+        """Whether this process is the one that speaks for all."""
+        return self.learner.group.rank == 0
+
+    def about(self) -> dict[str, str]:
+        """The device, the layout and why it was chosen."""
+        return {"device": str(self.learner.model.device), "layout": self.learner.layout.sentence}
+
+    def cancel(self) -> None:
+        """Let the update that is under way (in another thread) end before its next forward pass, with a HaltError."""
+        self.learner.stop.set()
+
+    def close(self) -> None:
+        """Nothing to end: the trainer lives in this process."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
     def limits(self) -> Limits:
         """Longest training sequence: the model's own limit, or a lower one from the options."""
         own = getattr(self.learner.model.config, "max_position_embeddings", None)

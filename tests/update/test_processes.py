@@ -1,0 +1,144 @@
+"""A trainer that starts its own processes gives what one process gives; none outlives it, and errors are told."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from tests.update.test_distributed import nearly_equal
+from tests.update.worlds import random_rows, save_policy, tiny_model, turn_row, write_advantages
+
+from dialrl.errors import InputError, NumericalError, RunError, UsageError
+from dialrl.update.config import UpdateConfig
+from dialrl.update.policy_directory import read_manifest
+from dialrl.update.processes import TrainerProcesses
+from dialrl.update.stage import update_policy
+from dialrl.update.trainer import Trainer
+from dialrl.update.trainers import open_trainer
+
+BASE: dict[str, Any] = {"learning_rate": 1e-2, "max_mismatch": 100.0, "device": "cpu"}
+MARK = "DIALRL_TEST_MARK"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("processes")
+    save_policy(folder / "p0")
+    for number in range(2):
+        write_advantages(folder / f"{number}.parquet", random_rows(8, seed=number))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def trainer(folder: Path) -> Iterator[Any]:
+    """Two processes that have made two updates and saved both."""
+    with open_trainer(folder / "p0", UpdateConfig(**BASE, processes=2), 4) as trainer:
+        assert isinstance(trainer, TrainerProcesses)
+        trainer.metrics = [trainer.step_file(folder / "0.parquet")]  # type: ignore[attr-defined]
+        trainer.save(folder / "two-p1", with_trainer_state=False)
+        trainer.metrics.append(trainer.step_file([folder / "1.parquet"]))  # type: ignore[attr-defined]
+        trainer.save(folder / "two-p2")
+        yield trainer
+
+
+def test_two_processes_give_the_policy_and_the_figures_of_one(trainer: Any, folder: Path) -> None:
+    alone = Trainer.open(folder / "p0", UpdateConfig(**BASE), 4)
+    metrics = [alone.step_file(folder / f"{number}.parquet") for number in range(2)]
+    alone.save(folder / "alone-p2")
+    assert nearly_equal(folder / "two-p2", folder / "alone-p2")
+    for found, expected in zip(trainer.metrics, metrics, strict=True):
+        assert (found.counts, found.spreads, found.no_signal) == (expected.counts, expected.spreads, None)
+        for name in ("loss", "gradient_norm", "entropy", "trained_tokens"):
+            assert found.figures()[name] == pytest.approx(expected.figures()[name], rel=1e-4, abs=1e-6)
+    two, one = read_manifest(folder / "two-p2"), read_manifest(folder / "alone-p2")
+    assert two is not None
+    assert one is not None
+    assert (two.step, two.optimizer_steps, two.inputs[-1].digest) == (2, 2, one.inputs[-1].digest)
+    assert two.options == one.options
+    assert two.parent == read_manifest(folder / "two-p1").digest  # type: ignore[union-attr]
+    assert trainer.about()["processes"] == "2"
+
+
+def test_a_process_that_is_killed_is_named_and_the_other_ends(trainer: Any, folder: Path) -> None:
+    assert len(list((folder / "two-p2" / "trainer").glob("moments-process-*.safetensors"))) == 2
+    os.kill(trainer.pids[1], signal.SIGKILL)
+    with pytest.raises(RunError, match="process 2 of 2 ended without saying why"):
+        trainer.step_file(folder / "0.parquet")
+    assert eventually(lambda: not is_running(trainer.pids[0]))
+
+
+def test_an_error_in_one_process_is_the_error_that_is_raised(tmp_path: Path) -> None:
+    model = tiny_model()
+    with torch.no_grad():
+        model.get_input_embeddings().weight[7] = torch.nan
+    model.config.tie_word_embeddings = False
+    model.lm_head.weight = torch.nn.Parameter(tiny_model().lm_head.weight.detach().clone())
+    model.save_pretrained(save_policy(tmp_path / "p0"))
+    rows = [turn_row("g", 0, 0, [1, 2], [3, 4]), turn_row("g", 1, 0, [1, 7], [3, 4], advantage=-1.0)]
+    file = write_advantages(tmp_path / "a.parquet", rows)
+    config = UpdateConfig(**BASE, processes=2, micro_batch_dialogues=1)
+    with pytest.raises(NumericalError, match=r"dialogue 'g/1', turn 0, token 0.*\(in process [12] of 2\)"):
+        update_policy(file, tmp_path / "p0", tmp_path / "p1", config)
+    assert not (tmp_path / "p1").exists()
+
+
+def test_what_is_no_policy_is_refused_before_any_process_starts(folder: Path) -> None:
+    with pytest.raises(InputError, match="is no policy"):
+        open_trainer(folder, UpdateConfig(**BASE, processes=2))
+
+
+def test_torchrun_and_the_options_must_agree(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WORLD_SIZE", "3")
+    with pytest.raises(UsageError, match="torchrun started 3 processes, processes is 2"):
+        open_trainer(folder / "p0", UpdateConfig(**BASE, processes=2))
+
+
+@pytest.mark.parametrize(("ending", "code"), [(signal.SIGINT, 130), (signal.SIGKILL, -signal.SIGKILL)])
+def test_no_process_outlives_the_command_that_started_it(ending: signal.Signals, code: int, folder: Path) -> None:
+    mark = uuid.uuid4().hex
+    command = [sys.executable, "-m", "dialrl", "update", str(folder / "0.parquet"), "--policy", str(folder / "p0")]
+    options = ["-o", str(folder / "never"), "--processes", "2", "--epochs", "100000", "--max-mismatch", "100"]
+    environment = {**os.environ, MARK: mark, "OMP_NUM_THREADS": "1"}
+    with subprocess.Popen([*command, *options, "--device", "cpu"], env=environment, stderr=subprocess.PIPE) as started:
+        assert eventually(lambda: len(marked(mark)) >= 4)  # command, torchrun, two processes
+        time.sleep(1.0)
+        started.send_signal(ending)
+        assert started.wait(60) == code
+    assert eventually(lambda: not marked(mark))
+    assert not (folder / "never").exists()
+
+
+def eventually(holds: Callable[[], bool], seconds: float = 60.0) -> bool:
+    """Whether ``holds`` comes true in time."""
+    end = time.monotonic() + seconds
+    while not holds():
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.1)
+    return True
+
+
+def is_running(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def marked(mark: str) -> list[int]:
+    """Running processes started with ``mark`` in their environment."""
+    found = []
+    for place in Path("/proc").glob("[0-9]*/environ"):
+        try:
+            if f"{MARK}={mark}".encode() in place.read_bytes() and is_running(int(place.parent.name)):
+                found.append(int(place.parent.name))
+        except OSError:  # ended meanwhile, or another user's
+            continue
+    return found
