@@ -1,7 +1,8 @@
 """How a command ends when it does not end well: one clear sentence on stderr and the right exit code.
 
-0 done, 1 failed or over the failure threshold, 2 wrong usage or input, 130 interrupted. A traceback is shown with
-``--debug`` only. Not here: the sentences; they are the errors' own.
+0 done, 1 failed or over the failure threshold, 2 wrong usage or input, 130 interrupted, 141 when the reader of the
+output went away (``dialrl inspect ... | head``). A traceback is shown with ``--debug`` only. Not here: the sentences;
+they are the errors' own.
 """
 
 import os
@@ -14,7 +15,8 @@ from types import FrameType
 from dialrl.cli.plain_text import clean
 from dialrl.errors import DialrlError
 
-INTERRUPTED = 130
+INTERRUPTED, READER_LEFT = 130, 141  # 128 + the number of the signal, as a shell reports it
+_STDOUT = 1
 
 
 @contextmanager
@@ -22,16 +24,13 @@ def reported(*, debug: bool) -> Iterator[None]:
     """Run a command; errors become a sentence and an exit code."""
     signal.signal(signal.SIGTERM, _interrupt)
     try:
-        with _interruption_told():
+        with _interruption_told(), _reader_may_leave():
             yield
     except DialrlError as error:
         if debug:
             raise
         say(f"Error: {error}")
         sys.exit(error.exit_code)
-    except BrokenPipeError:
-        # The reader of stdout went away (``dialrl inspect ... | head``): no error of ours.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except OSError as error:
         if debug:
             raise
@@ -57,6 +56,26 @@ def _interruption_told() -> Iterator[None]:
             raise
         say("Interrupted. Outputs appear only when complete; what a command kept is continued with --resume.")
         sys.exit(INTERRUPTED)
+
+
+@contextmanager
+def _reader_may_leave() -> Iterator[None]:
+    """End quietly when nobody reads stdout any more: typer and rich make an exit with 1 of that, we say it as it is."""
+    try:
+        yield
+        sys.stdout.flush()
+    except (BrokenPipeError, SystemExit) as end:
+        if not _is_closed_pipe(end):
+            raise
+        os.dup2(os.open(os.devnull, os.O_WRONLY), _STDOUT)  # what is still held back has somewhere to go
+        sys.exit(READER_LEFT)
+
+
+def _is_closed_pipe(end: BaseException | None) -> bool:
+    """Whether ``end``, or what it was raised because of, is a pipe that was closed at the other end."""
+    while end is not None and not isinstance(end, BrokenPipeError):
+        end = end.__context__ if isinstance(end, SystemExit) else None
+    return end is not None
 
 
 def say(text: str) -> None:
