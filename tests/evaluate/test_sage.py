@@ -9,10 +9,11 @@ from hypothesis import strategies as st
 from tests.benchmark_files import conversation, profile, write_lines
 from tests.reference_data import reference
 
+from dialrl.environment.sage.rules import RULES
 from dialrl.errors import InputError
 from dialrl.evaluate.benchmark_config import SageConfig
 from dialrl.evaluate.sage import evaluate_sage
-from dialrl.evaluate.sage_conversations import RULES, band
+from dialrl.evaluate.sage_conversations import band
 
 QUICK = {"resamples": 50}
 CONTENT = (*range(40, 101, 10),)  # 40 to 100

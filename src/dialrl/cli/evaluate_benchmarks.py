@@ -59,11 +59,14 @@ def register_benchmarks(group: typer.Typer) -> None:
         group,
         "sage",
         sage,
-        help="SAGE score of stored conversations; -o writes one row a conversation.",
+        help="SAGE score of stored conversations, or of a model (--engine); -o writes one row a conversation.",
         config=SageConfig,
         section="evaluate-sage",
         output="optional",
+        resumable=True,
         extras=(
+            MODEL,
+            option("simulator", str | None, "The model that plays the users, by its name at its endpoint."),
             option("answers", ONE_FILE, "Stored conversations, JSON lines.", panel=PLACES),
             option("questions", ONE_FILE, "The simulator's profiles, to see which were played.", panel=PLACES),
         ),
@@ -120,10 +123,19 @@ def emobench(call: Call) -> StageSummary:
 
 
 def sage(call: Call) -> StageSummary:
-    from dialrl.evaluate.sage import evaluate_sage
+    config = asked_config(call, "answers")
+    if config.engine is None:
+        from dialrl.evaluate.sage import evaluate_sage
 
-    answers, questions = _needed(call, "answers"), call.extras["questions"]
-    return evaluate_sage(answers, questions, call.config, output=call.output, overwrite=call.overwrite)
+        answers, questions = _needed(call, "answers"), call.extras["questions"]
+        return evaluate_sage(answers, questions, config, output=call.output, overwrite=_may_replace(call))
+    from dialrl.evaluate.sage_live import run_sage
+
+    if call.extras["simulator"] is not None:
+        told = {} if config.simulator is None else config.simulator.model_dump()
+        config = config.updated(simulator={**told, "model": call.extras["simulator"]})
+    questions = _needed(call, "questions")
+    return run_sage(opened(call, config), questions, config, **_places(call))
 
 
 def qa(call: Call) -> StageSummary:

@@ -9,6 +9,7 @@ from dialrl.environment.base import Environment
 BUILT_IN = {
     "demo": ("dialrl.environment.demo_environment", "DemoEnvironment"),
     "support": ("dialrl.environment.support.environment", "SupportEnvironment"),
+    "sage": ("dialrl.environment.sage.environment", "SageEnvironment"),
     "search": ("dialrl.environment.search.environment", "SearchEnvironment"),
 }
 

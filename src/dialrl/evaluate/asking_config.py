@@ -16,6 +16,7 @@ class AskingConfig(CallsConfig):
         None, help="Run --model on this engine: openai, hf, or an installed one; none: score what is stored."
     )
     engine_options: dict[str, Any] = semantic({}, help="Options of the engine.")
+    template_options: dict[str, Any] = semantic({}, help="Variables of the model's chat template.")
     temperature: float | None = semantic(
         None, ge=0, help="Sampling temperature; none: as the benchmark has it (see its page)."
     )

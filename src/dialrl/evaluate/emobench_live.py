@@ -60,7 +60,9 @@ def run_emobench(
     store.clear()
     settings = {"temperature": run.temperature, "prompts": run.digest, "samples": run.samples, "orders": run.orders}
     failed = summary.counts.get("failed_items", 0)
-    return check_failures(with_asking(summary, respondent, settings), failed, len(asked), config.max_failed)
+    return check_failures(
+        with_asking(summary, config, policy.digest, respondent.called, settings), failed, len(asked), config.max_failed
+    )
 
 
 def _chosen(items: Items, config: EmoBenchConfig) -> list[Item]:

@@ -101,15 +101,10 @@ class _Run:
 
     def with_calls(self, summary: StageSummary) -> StageSummary:
         """``summary`` with how the model was asked and what the calls came to."""
-        return with_asking(
-            summary,
-            self.respondent,
-            {
-                "tries": self.tries,
-                "revision": self.revision,
-                "temperatures": list(map(self._temperature, range(self.tries))),
-            },
-        )
+        temperatures = [self._temperature(attempt) for attempt in range(self.tries)]
+        settings = {"tries": self.tries, "revision": self.revision, "temperatures": temperatures}
+        respondent = self.respondent
+        return with_asking(summary, self.config, respondent.policy.digest, respondent.called, settings)
 
 
 def _latest(before: Raw | None, reply: Reply, tries: int) -> Raw:

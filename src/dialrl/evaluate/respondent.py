@@ -38,6 +38,11 @@ class Respondent:
         connect(self.calls, policy.engine)
         self._kept = Journal(None if folder is None else folder / ANSWERS)
 
+    @property
+    def called(self) -> dict[str, Any]:
+        """What the calls came to, by role."""
+        return self.calls.ledger.figures()
+
     def ask(self, questions: Sequence[Asked], *, temperature: float) -> list[Reply]:
         """One reply a question, in order. Raises HaltError when the engine or endpoint breaks, or the budget ends."""
         sampling = SamplingSettings(
@@ -100,21 +105,26 @@ class Respondent:
 def open_respondent_policy(policy: str | Path, config: AskingConfig) -> Policy:
     """The policy that an evaluation asks: a directory, or the name of a model at an endpoint."""
     engine = config.engine or "hf"
-    options: dict[str, Any] = text_options(engine, config.engine_options)
-    return open_policy(policy, engine=engine, device=config.device, engine_options=options, endpoints=config.reached)
+    return open_policy(
+        policy,
+        engine=engine,
+        device=config.device,
+        engine_options=text_options(engine, config.engine_options),
+        endpoints=config.reached,
+        template_options=config.template_options,
+    )
 
 
-def with_asking(summary: StageSummary, respondent: Respondent, settings: Mapping[str, Any]) -> StageSummary:
-    """``summary`` with who was asked and how, what the calls came to, and how many answers were cut."""
-    config = respondent.config
+def with_asking(
+    summary: StageSummary, config: AskingConfig, policy: str, called: Mapping[str, Any], settings: Mapping[str, Any]
+) -> StageSummary:
+    """``summary`` with who was asked (a digest) and how, and what the calls came to."""
     asked = {
         "engine": config.engine,
-        "policy": respondent.policy.digest,
+        "policy": policy,
         "top_p": config.top_p,
         "max_reply_tokens": config.max_reply_tokens,
         "sampling_seed": config.sampling_seed,
         **settings,
     }
-    called = respondent.calls.ledger.figures()
-    figures = {**summary.figures, "asked": asked, **({"calls": called} if called else {})}
-    return replace(summary, figures=figures)
+    return replace(summary, figures={**summary.figures, "asked": asked, **({"calls": called} if called else {})})

@@ -1,30 +1,34 @@
-"""``dialrl evaluate sage``: the sentient-agent benchmark from stored conversations, its emotions checked turn by turn.
+"""``dialrl evaluate sage``: the sentient-agent benchmark from conversations, their emotions checked turn by turn.
 
 Score = mean final emotion; success = conversations at 100 or above, failure = those below 10. With the rules of RLVER
-the score is 100 times its reward, max(0, final / 100). Not here: the rules (``sage_conversations``), the simulator.
+the score is 100 times its reward, max(0, final / 100). Not here: the rules (``dialrl.environment.sage``), holding the
+conversations (``sage_live``).
 """
 
+import itertools
+import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from dialrl.errors import InputError
+from dialrl.environment.sage.rules import FAILURE, RULES, SUCCESS
+from dialrl.errors import FailureThresholdError, InputError
+from dialrl.evaluate.answer_store import FAILED, failure_warning, stored_rows
 from dialrl.evaluate.benchmark_config import SageConfig
 from dialrl.evaluate.item_results import ItemResults
 from dialrl.evaluate.sage_conversations import (
-    FAILURE,
-    RULES,
-    SUCCESS,
     Conversation,
     band,
     load_conversations,
     load_profile_ids,
+    read_conversations,
 )
 from dialrl.evaluate.statistics import percentile_interval, scenario_bootstrap, wilson_interval
+from dialrl.evaluate.stored import Stored
 from dialrl.summary import StageSummary
 
 COLUMNS = [
@@ -33,6 +37,8 @@ COLUMNS = [
     ("ending", pa.string()),
     ("replies", pa.int64()),
     ("faults", pa.list_(pa.string())),
+    ("conversation", pa.string()),  # JSON, as SAGE publishes it
+    ("error", pa.string()),
 ]
 LISTED_FAULTS = 10
 
@@ -51,15 +57,52 @@ def evaluate_sage(
     are listed. Raises InputError naming file, line and field for what is not as the benchmark writes it.
     """
     config = config or SageConfig()
-    conversations = load_conversations(answers, RULES[config.rules])
+    origin: Mapping[str, Any] = {}
+    if answers.suffix == ".parquet":
+        rows, made = stored_rows(answers, "sage")
+        config = config.updated(rules=made["options"]["rules"])
+        conversations = read_conversations(_kept(rows, answers), RULES[config.rules])
+        origin = {"policy": made["policy"]}
+    else:
+        conversations = load_conversations(answers, RULES[config.rules])
     absent = 0 if questions is None else _check_profiles(answers, conversations, load_profile_ids(questions))
+    inputs = [answers, *([] if questions is None else [questions])]
     held = conversations[: config.limit]
+    return score_conversations(held, inputs, config, absent=absent, output=output, overwrite=overwrite, origin=origin)
+
+
+def _kept(rows: Sequence[Mapping[str, Any]], place: Path) -> Iterator[Stored]:
+    """The conversations in a results file; a row is a line."""
+    for number, row in enumerate(rows, start=1):
+        if row["conversation"] is not None:
+            yield Stored(place, row["conversation"], json.loads(row["conversation"]), number)
+
+
+def score_conversations(
+    held: Sequence[Conversation],
+    inputs: Sequence[Path],
+    config: SageConfig,
+    *,
+    absent: int,
+    output: Path | None,
+    overwrite: bool,
+    origin: Mapping[str, Any],
+    failed: Mapping[str, str] | None = None,
+) -> StageSummary:
+    """The summary of conversations, and the results file if there is to be one; ``failed``: profile to error."""
+    failed = failed or {}
+    if not held:
+        raise FailureThresholdError(f"No conversation came to an end: {'; '.join(sorted(set(failed.values())))[:300]}")
     if output is not None:
-        rows = [_row(conversation, config) for conversation in held]
-        inputs = [answers, *([] if questions is None else [questions])]
-        ItemResults("sage", COLUMNS, rows).write(output, inputs, config, overwrite=overwrite)
-    counts = _counts(held, absent)
-    return StageSummary("evaluate sage", output, counts, _figures(held, config), _warnings(held, counts, config))
+        rows = [*(_row(conversation, config) for conversation in held), *itertools.starmap(_failed_row, failed.items())]
+        ItemResults("sage", COLUMNS, rows, origin).write(output, inputs, config, overwrite=overwrite)
+    counts = _counts(held, absent) | ({"failed_conversations": len(failed)} if failed else {})
+    warnings = (*failure_warning(len(failed)), *_warnings(held, counts, config))
+    return StageSummary("evaluate sage", output, counts, _figures(held, config), warnings)
+
+
+def _failed_row(key: str, error: str) -> dict[str, Any]:
+    return {"scenario_id": key, "item": key, "status": FAILED, "error": error}
 
 
 def _check_profiles(answers: Path, conversations: Sequence[Conversation], profiles: Sequence[str]) -> int:
@@ -88,6 +131,7 @@ def _row(conversation: Conversation, config: SageConfig) -> dict[str, Any]:
         "ending": conversation.ending,
         "replies": conversation.replies,
         "faults": list(conversation.faults),
+        "conversation": conversation.text,
     }
 
 
@@ -108,7 +152,7 @@ def _figures(held: Sequence[Conversation], config: SageConfig) -> dict[str, Any]
             "failure_rate": wilson_interval(failure, len(held), config.confidence).to_json(),
         },
         "bands": {name: bands[name] for name in "SABCF"},
-        "endings": {name: endings[name] for name in ("success", "failure", "farewell", "turn_limit")},
+        "endings": dict.fromkeys(("success", "failure", "farewell", "turn_limit"), 0) | dict(endings),
         "emotion_by_turn": _by_turn(held),
         "first_faults": faults[:LISTED_FAULTS],
         "settings": _settings(config),

@@ -4,38 +4,15 @@ The simulator writes a signed change before each later line; the emotion is the 
 sum below 100. Source: Zhang et al. 2025 (arXiv 2505.02847); RLVER's variant: arXiv 2507.03112. Not here: scores.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from dialrl.environment.sage.rules import FAILURE, SUCCESS, EmotionRules
 from dialrl.evaluate.stored import Stored, read_lines
 
-SUCCESS, FAILURE = 100.0, 10.0
 BANDS = (("S", SUCCESS), ("A", 70.0), ("B", 40.0), ("C", FAILURE))  # F below
 WHAT = "SAGE conversations, one JSON object a line"
-
-
-@dataclass(frozen=True)
-class EmotionRules:
-    """Where the emotion starts, how far one turn moves it (None: freely), its ceiling, and the most user turns."""
-
-    start: float
-    largest_change: float | None
-    most_turns: int
-    ceiling: float = 100.0
-
-    def after(self, emotion: float, change: float) -> float:
-        """Example, SAGE: 40 and a change of -15 -> 30; 95 and 8 -> 100."""
-        if self.largest_change is not None:
-            change = min(max(change, -self.largest_change), self.largest_change)
-        return min(emotion + change, self.ceiling)
-
-    def is_over(self, emotion: float) -> bool:
-        """The user is content, or has had enough."""
-        return emotion >= SUCCESS or emotion < FAILURE
-
-
-RULES = {"sage": EmotionRules(40.0, 10.0, 10), "rlver": EmotionRules(30.0, None, 8)}
 
 
 @dataclass(frozen=True)
@@ -50,6 +27,7 @@ class Conversation:
     ending: str
     faults: tuple[str, ...]
     arithmetic_faults: int
+    text: str  # as it was stored, JSON
 
 
 def band(emotion: float) -> str:
@@ -59,9 +37,14 @@ def band(emotion: float) -> str:
 
 def load_conversations(path: Path, rules: EmotionRules) -> list[Conversation]:
     """All conversations of a file. Raises InputError naming file, line and field."""
+    return read_conversations(read_lines(path, WHAT), rules)
+
+
+def read_conversations(lines_of_file: Iterable[Stored], rules: EmotionRules) -> list[Conversation]:
+    """The conversations in ``lines_of_file``. Raises InputError naming file, line and field."""
     lines: dict[str, int] = {}
     found = []
-    for stored in read_lines(path, WHAT):
+    for stored in lines_of_file:
         conversation = _conversation(stored, rules)
         if conversation.key in lines:
             raise stored.fault(("id",), f"got '{conversation.key}', which stands on line {lines[conversation.key]} too")
@@ -96,9 +79,10 @@ def _conversation(stored: Stored, rules: EmotionRules) -> Conversation:
         final=final,
         emotion_K=emotions,
         replies=len(stored.sequence("history")) - len(lines),
-        ending=_ending(final, len(lines), rules),
+        ending=stored.string("ending") if stored.has("ending") else _ending(final, len(lines), rules),
         faults=(*arithmetic, *_other_faults(stored, emotions, final, rules)),
         arithmetic_faults=len(arithmetic),
+        text=stored.text,
     )
 
 
