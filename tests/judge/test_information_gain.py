@@ -7,6 +7,7 @@ from tests.toys import CHATML, THINKING, tiny_policy
 from tests.trajectory_files import read
 
 from dialrl.errors import FailureThresholdError, InputError, UsageError
+from dialrl.judge import belief_scorer
 from dialrl.judge.belief_options import DEFAULT_WRAPPER, BeliefOptions
 from dialrl.judge.belief_scorer import BeliefScorer
 from dialrl.judge.config import JudgeConfig
@@ -92,6 +93,27 @@ def test_packed_and_one_by_one_write_the_same(rollout, policy):
     for a, b in zip(beliefs(packed), beliefs(plain), strict=True):
         assert a == pytest.approx(b, abs=1e-4)
     assert summary.figures["packed"] is False
+    assert summary.figures["attention"] is None
+
+
+@pytest.mark.parametrize("attention", ["split", "dense"])
+def test_every_attention_writes_the_same(rollout, policy, attention):
+    usual, summary = judged(rollout, policy)
+    assert summary.figures["attention"] == "split"
+    other, summary = judged(rollout, policy, "other.parquet", attention=attention)
+    assert summary.figures["attention"] == attention
+    for a, b in zip(beliefs(usual), beliefs(other), strict=True):
+        assert a == pytest.approx(b, abs=1e-4)
+
+
+def test_a_model_with_an_attention_of_its_own_gets_a_dense_mask_or_no_packed_forward(rollout, policy, monkeypatch):
+    agrees = {"split": False, "dense": True}
+    monkeypatch.setattr(belief_scorer, "can_branch", lambda model, kind: agrees[kind])
+    assert judged(rollout, policy)[1].figures["attention"] == "dense"
+    agrees["dense"] = False
+    assert judged(rollout, policy, "plain.parquet")[1].figures["packed"] is False
+    with pytest.raises(UsageError, match=r"in a packed forward \(attention auto\).*one-by-one"):
+        judged(rollout, policy, "refused.parquet", method="packed")
 
 
 def test_the_belief_is_the_models_log_prob_of_the_answer_after_its_whole_prefix(rollout, policy):

@@ -28,6 +28,11 @@ class BeliefOptions(StageConfig):
     method: Literal["auto", "packed", "one-by-one"] = semantic(
         "auto", help="packed: one forward a dialogue; one-by-one: the reference; auto: packed where the model allows."
     )
+    attention: Literal["auto", "split", "dense", "flex"] = operational(
+        "auto",
+        help="Attention of a packed forward: split by structure, a dense mask for models with an attention of their"
+        " own, or torch's flex kernel (GPU); auto: split, else dense.",
+    )
     device: str = operational("cpu", help="Where the policy runs: cpu, cuda.")
     token_budget: int = operational(8192, help="Tokens computed together, padding included.", ge=1)
 

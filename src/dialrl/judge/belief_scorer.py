@@ -10,7 +10,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from dialrl.errors import UsageError
 from dialrl.judge.belief_options import BeliefOptions
+from dialrl.model.belief.attention import AttentionName
 from dialrl.model.belief.forward import can_branch, one_by_one, packed_beliefs
 from dialrl.model.belief.gold import GoldAlias, GoldLimits, encode_gold
 from dialrl.model.belief.tree import BeliefTask
@@ -39,8 +41,13 @@ class BeliefScorer:
         self.template = ChatTemplate(load_tokenizer(self._directory), template_options)
         self._model = self._load(options.precision)
         check_head(self._model)
-        self.packed = self._choose_packed()
+        self.attention = self._choose_attention()
         self._wide_model: Any = None
+
+    @property
+    def packed(self) -> bool:
+        """Whether one forward computes a whole dialogue."""
+        return self.attention is not None
 
     @property
     def limit_tokens(self) -> int | None:
@@ -73,13 +80,24 @@ class BeliefScorer:
 
     def _score(self, model: Any, tasks: Sequence[BeliefTask]) -> list[Floats]:
         floor = self._options.token_floor
-        if not self.packed:
+        if self.attention is None:
             return one_by_one(model, tasks, token_floor=floor)
-        return packed_beliefs(model, tasks, token_budget=self._options.token_budget, token_floor=floor)
+        budget = self._options.token_budget
+        return packed_beliefs(model, tasks, token_budget=budget, token_floor=floor, attention=self.attention)
 
-    def _choose_packed(self) -> bool:
-        method = self._options.method
-        return can_branch(self._model) if method == "auto" else method == "packed"
+    def _choose_attention(self) -> AttentionName | None:
+        """How a packed forward attends; None: every prefix on its own."""
+        if self._options.method == "one-by-one":
+            return None
+        wanted = self._options.attention
+        kinds: tuple[AttentionName, ...] = ("split", "dense") if wanted == "auto" else (wanted,)
+        found = next((kind for kind in kinds if can_branch(self._model, kind)), None)
+        if found is None and self._options.method == "packed":
+            raise UsageError(
+                f"{type(self._model).__name__} gives other log-probs in a packed forward (attention {wanted}) than on"
+                " its own. Use method one-by-one, or auto."
+            )
+        return found
 
     def _load(self, precision: Any) -> Any:
         return load_model(self._directory, LoadingSettings(device=self._options.device, precision=precision))

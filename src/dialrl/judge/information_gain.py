@@ -205,13 +205,17 @@ class _Scoring:
             inputs=self.source.input_files,
             seed=self.config.seed,
             counts=dict(sorted(self.counts.items())),
-            details={"scorer_digest": self.scorer.digest, "packed": self.scorer.packed},
+            details={
+                "scorer_digest": self.scorer.digest,
+                "packed": self.scorer.packed,
+                "attention": self.scorer.attention,
+            },
             warnings=self.warnings(),
         )
 
     def figures(self) -> dict[str, Any]:
         return {"judge": NAME, "scorer": self.options.scorer, "scorer_digest": self.scorer.digest,
-                "packed": self.scorer.packed}  # fmt: skip
+                "packed": self.scorer.packed, "attention": self.scorer.attention}  # fmt: skip
 
     def warnings(self) -> tuple[str, ...]:
         found = []

@@ -7,7 +7,7 @@ import pytest
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM, Qwen3Config, Qwen3ForCausalLM
 
-from dialrl.model.belief import forward
+from dialrl.model.belief import attention, forward
 from dialrl.model.belief.forward import can_branch, gold_logprobs, one_by_one, packed_beliefs
 from dialrl.model.belief.gold import GoldAlias
 from dialrl.model.belief.tree import BeliefTask, build_tree
@@ -26,6 +26,9 @@ SHAPE = {
     "eos_token_id": None,
     "pad_token_id": None,
 }
+
+
+UNCOMPILED = pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile")
 
 
 def model_of(kind="qwen3", dtype=torch.float64, **changes):
@@ -59,12 +62,14 @@ def difference(found, expected):
 @pytest.mark.parametrize("kind", ["qwen3", "llama"])
 @pytest.mark.parametrize(("dtype", "bound"), [(torch.float64, 1e-10), (torch.float32, 1e-4)])
 @pytest.mark.parametrize("token_budget", [1, 200, 10_000])
-def test_packed_equals_one_by_one(kind, dtype, bound, token_budget):
+@pytest.mark.parametrize("way", ["split", "dense", pytest.param("flex", marks=UNCOMPILED)])
+def test_packed_equals_one_by_one(kind, dtype, bound, token_budget, way):
     model = model_of(kind, dtype)
     expected = one_by_one(model, ragged_tasks())
     assert [belief.shape for belief in expected] == [(4, 3)] * 3
     assert min(float(np.ptp(belief)) for belief in expected) > 0.5  # the beliefs differ, so equality says something
-    assert difference(packed_beliefs(model, ragged_tasks(), token_budget=token_budget), expected) < bound
+    packed = packed_beliefs(model, ragged_tasks(), token_budget=token_budget, attention=way)
+    assert difference(packed, expected) < bound
 
 
 def test_the_plain_path_is_the_models_own_log_probs():
@@ -126,19 +131,18 @@ def test_a_wrong_layout_is_noticed(monkeypatch, wrong):
     assert difference(packed_beliefs(model, ragged_tasks()), expected) > 1e-3
 
 
-def test_indices_of_the_row_in_place_of_the_dialogues_are_noticed(monkeypatch):
-    """Places counted through all dialogues of a batch, as if they were one."""
+@pytest.mark.parametrize("column", ["predictors_S", "starts_N"])
+def test_indices_of_the_dialogue_in_place_of_the_rows_are_noticed(monkeypatch, column):
+    """Places, or beginnings of the trunk, that did not move on with their dialogue when several were put into a row."""
     model = model_of()
     expected = one_by_one(model, ragged_tasks())
-    right = forward.rows_of
+    right = forward.join
 
-    def through_all(trees, device, dtype):
-        batch = right(trees, device, dtype)
-        starts = np.cumsum([0, *(tree.tokens for tree in trees[:-1])])
-        places = np.concatenate([start + tree.predictors_S for start, tree in zip(starts, trees, strict=True)])
-        return replace(batch, predictors_S=torch.from_numpy(places))
+    def unmoved(trees):
+        local = np.concatenate([getattr(tree, column) for tree in trees])
+        return replace(right(trees), **{column: local})
 
-    monkeypatch.setattr(forward, "rows_of", through_all)
+    monkeypatch.setattr(forward, "join", unmoved)
     assert difference(packed_beliefs(model, ragged_tasks()), expected) > 1e-3
 
 
@@ -173,6 +177,37 @@ def test_a_model_whose_packed_forward_disagrees_is_not_branched(monkeypatch):
     assert not can_branch(model_of())
 
 
+@pytest.mark.parametrize("asks", [{"softcap": 30.0}, {"s_aux": torch.zeros(4)}, {"sliding_window": 8}])
+def test_a_layer_that_asks_for_more_than_scores_and_softmax_is_refused(asks):
+    tree = build_tree(ragged_tasks()[0])
+    split = attention.attention_of("split", tree, "cpu", torch.float64)
+    states = torch.zeros(1, 4, tree.tokens, 8, dtype=torch.float64)
+    with pytest.raises(ValueError, match="ask for more"):
+        attention._attend(None, states, states, states, None, belief_attention=split, **asks)
+
+
+def test_a_model_is_left_with_the_attention_it_had():
+    model = model_of()
+    before = model.config._attn_implementation
+    packed_beliefs(model, ragged_tasks())
+    assert model.config._attn_implementation == before
+
+
+def test_no_score_is_computed_that_a_mask_would_hide(monkeypatch):
+    """Keys of every attention call: a trunk by itself, or a cut's prefix with that cut's branches."""
+    model, asked = model_of(), []
+    right = attention.scaled_dot_product_attention
+
+    def seen(query, key, value, **options):
+        asked.append((query.shape[-2], key.shape[-2]))
+        return right(query, key, value, **options)
+
+    monkeypatch.setattr(attention, "scaled_dot_product_attention", seen)
+    task = ragged_tasks()[0]  # wrapper 3, answers of 2, 4 and 1 tokens, whose last tokens are no inputs: 7 a cut
+    packed_beliefs(model, [task])
+    assert asked == [(40, 40), *((7, cut + 7) for cut in task.cuts)] * 3
+
+
 def test_the_head_sees_places_that_predict_an_answer_only():
     model, seen = model_of(dtype=torch.float32), []
     linear = torch.nn.functional.linear
@@ -183,10 +218,10 @@ def test_the_head_sees_places_that_predict_an_answer_only():
         return linear(hidden, weight, bias)
 
     trees = [build_tree(task) for task in ragged_tasks()]
-    batch = forward.rows_of(trees, "cpu", torch.float32)
+    row = forward.row_of(trees, "cpu", torch.float32, "split")
     torch.nn.functional.linear = counted
     try:
-        gold_logprobs(model, batch)
+        gold_logprobs(model, row)
     finally:
         torch.nn.functional.linear = linear
     assert seen == [((3 * 4 * 7, 32), torch.float32)]

@@ -4,11 +4,13 @@ The *trunk* holds the exact ids of the dialogue. At each *cut* c (a number of tr
 children, the accepted answers. All indices are local to the dialogue. A branch's tokens continue the logical positions
 c, c + 1, ... and see the trunk before their cut, their own node up to themselves, and their parent; a node's first
 token is predicted at its *logical* predecessor (trunk token c - 1, or the wrapper's last), not its physical neighbour.
-Source: docs/stages/judge-information-gain.md. Pure numpy. Not here: models, and what the answers are.
+``join`` puts the trees of several dialogues into one row. Source: docs/stages/judge-information-gain.md. Pure numpy.
+Not here: models, and what the answers are.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -44,14 +46,26 @@ class BeliefTask:
 
 
 @dataclass(frozen=True)
-class BeliefTree:
-    """Inputs (N,) of one dialogue and what its S scored tokens are predicted by.
+class Branches:
+    """Places ``start`` to ``end`` of a row: all branches of one cut. They see the trunk from ``first`` to ``cut``."""
 
-    ``cuts_N``: trunk tokens that a token sees; ``nodes_N``: its node (0: trunk); ``parents_N``: an answer's wrapper.
-    ``predictors_S``: local places; ``targets_S``: gold ids; ``entries_S``: number of (cut, alias), cut by cut.
+    start: int
+    end: int
+    first: int
+    cut: int
+
+
+@dataclass(frozen=True)
+class BeliefTree:
+    """Inputs (N,) of a row of one dialogue, or of several, and what its S scored tokens are predicted by.
+
+    ``starts_N``, ``cuts_N``: where the trunk that a token sees begins and ends; ``nodes_N``: its node (0: trunk);
+    ``parents_N``: an answer's wrapper. ``predictors_S``: places; ``targets_S``: gold ids; ``entries_S``: number of
+    (cut, alias), cut by cut.
     """
 
     ids_N: Ints
+    starts_N: Ints
     positions_N: Ints
     cuts_N: Ints
     nodes_N: Ints
@@ -68,10 +82,36 @@ class BeliefTree:
         """(N, N): whether the token of the row may see that of the column."""
         place = np.arange(self.tokens)
         query, key = place[:, None], place[None, :]
-        in_trunk = (self.nodes_N == TRUNK)[None, :] & (key < self.cuts_N[:, None])
-        same_node = (self.nodes_N[:, None] == self.nodes_N[None, :]) & (key <= query)
-        parent = self.parents_N[:, None] == self.nodes_N[None, :]
-        return np.asarray(in_trunk | same_node | parent)
+        in_trunk = (self.nodes_N == TRUNK)[None, :] & (key >= self.starts_N[:, None]) & (key < self.cuts_N[:, None])
+        return np.asarray(in_trunk | self._in_branch(query, key))
+
+    def visible_in(self, branches: Branches) -> Flags:
+        """(M, M): the same within the branches of one cut."""
+        place = np.arange(branches.start, branches.end)
+        return self._in_branch(place[:, None], place[None, :])
+
+    def _in_branch(self, query: Ints, key: Ints) -> Flags:
+        same_node = (self.nodes_N[query] == self.nodes_N[key]) & (self.nodes_N[key] != TRUNK) & (key <= query)
+        return np.asarray(same_node | (self.parents_N[query] == self.nodes_N[key]))
+
+    def trunks(self) -> list[tuple[int, int]]:
+        """Start and end of each dialogue's trunk in the row."""
+        return [(low, high) for low, high in self._runs() if self.nodes_N[low] == TRUNK]
+
+    def branches(self) -> list[Branches]:
+        """The branches of each cut that has any, in order of place."""
+        return [
+            Branches(low, high, int(self.starts_N[low]), int(self.cuts_N[low]))
+            for low, high in self._runs()
+            if self.nodes_N[low] != TRUNK
+        ]
+
+    def _runs(self) -> list[tuple[int, int]]:
+        """Start and end of what is attended to in one piece: a trunk, or the branches of a cut."""
+        cut_N = np.where(self.nodes_N == TRUNK, -1, self.cuts_N)
+        changes = (np.diff(self.starts_N) != 0) | (np.diff(cut_N) != 0)
+        bounds = [0, *(np.flatnonzero(changes) + 1).tolist(), self.tokens]
+        return list(pairwise(bounds))
 
 
 @dataclass
@@ -119,7 +159,7 @@ def build_tree(task: BeliefTask) -> BeliefTree:
     for number, cut in enumerate(task.cuts):
         _add_cut(growing, task, cut, first_entry=number * len(task.aliases))
     columns = (
-        growing.ids, growing.positions, growing.cuts, growing.nodes, growing.parents,
+        growing.ids, [0] * len(growing.ids), growing.positions, growing.cuts, growing.nodes, growing.parents,
         growing.predictors, growing.targets, growing.entries,
     )  # fmt: skip
     return BeliefTree(*(np.array(column, dtype=np.int64) for column in columns))
@@ -135,3 +175,26 @@ def _add_cut(growing: _Growing, task: BeliefTask, cut: int, *, first_entry: int)
             wrappers[wrapper] = (node, len(growing.ids) - 1 if wrapper else cut - 1)
         node, predecessor = wrappers[wrapper]
         growing.add_alias(alias, cut, node, predecessor, first_entry + offset)
+
+
+def join(trees: Sequence[BeliefTree]) -> BeliefTree:
+    """The trees in one row: places, cuts and nodes move on, logical positions and entries stay the dialogue's own.
+
+    Example: two trees of 4 and 3 tokens; cut 2 of the second is place 6 of the row.
+    """
+    starts = np.cumsum([0, *(tree.tokens for tree in trees)])
+    nodes = np.cumsum([0, *(tree.nodes_N.max() for tree in trees)])
+    moved = [_moved(tree, start, node) for tree, start, node in zip(trees, starts, nodes, strict=False)]
+    names = [column.name for column in fields(BeliefTree)]
+    return BeliefTree(*(np.concatenate([getattr(tree, name) for tree in moved]) for name in names))
+
+
+def _moved(tree: BeliefTree, start: int, node: int) -> BeliefTree:
+    return replace(
+        tree,
+        starts_N=tree.starts_N + start,
+        cuts_N=tree.cuts_N + start,
+        nodes_N=np.where(tree.nodes_N == TRUNK, TRUNK, tree.nodes_N + node),
+        parents_N=np.where(tree.parents_N == NO_NODE, NO_NODE, tree.parents_N + node),
+        predictors_S=tree.predictors_S + start,
+    )
