@@ -11,6 +11,7 @@ from transformers import LlamaConfig, LlamaForCausalLM, MistralConfig, MistralFo
 from dialrl.errors import UsageError
 from dialrl.model.layout import prepare_layout
 from dialrl.model.logprobs import HeadSettings, check_head, token_logprobs
+from dialrl.model.segment_attention import AttentionName
 
 
 @pytest.mark.parametrize("kind", ["qwen3", "llama"])
@@ -53,3 +54,14 @@ def test_a_model_with_a_sliding_window_stays_padded() -> None:
     with pytest.raises(UsageError, match="cannot be trained packed"):
         prepare_layout(model, "packed")
     assert model.config._attn_implementation == "sdpa"
+
+
+@pytest.mark.parametrize("attention", ["flex", "varlen"])
+def test_a_way_of_attending_that_a_cpu_cannot_train_with_is_refused(attention: AttentionName) -> None:
+    with pytest.raises(UsageError, match=f"attention {attention} .*Use attention auto"):
+        prepare_layout(tiny_model(), "auto", attention)
+
+
+def test_attention_that_was_asked_for_packs_even_a_tiny_model() -> None:
+    layout = prepare_layout(tiny_model(), "auto", "sdpa")
+    assert layout.sentence == "packed without padding, attention one segment at a time"

@@ -67,7 +67,9 @@ def test_learning_rates_of_six_steps_and_one_beyond(options: dict[str, Any], rat
 def test_speed_and_places_are_operational_and_numbers_are_not() -> None:
     operational = {name for name in UpdateConfig.model_fields if UpdateConfig.is_operational(name)}
     assert operational == {
-        "layout", "micro_batch_tokens", "micro_batch_dialogues", "head_chunk_tokens", "gradient_checkpointing", "device"
+        "layout", "micro_batch_tokens", "micro_batch_dialogues", "head_chunk_tokens", "gradient_checkpointing",
+        "device",
+        "processes", "attention",
     }  # fmt: skip
 
 

@@ -23,7 +23,12 @@ from dialrl.model.packing import (
     plan_batches,
     plan_bins,
 )
-from dialrl.model.segment_attention import NAME, use_segment_attention, variable_length_kernel
+from dialrl.model.segment_attention import (
+    AttentionName,
+    attention_words,
+    check_attention,
+    use_segment_attention,
+)
 
 LayoutName = Literal["auto", "packed", "padded"]
 PROBE_TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-3, torch.bfloat16: 5e-2}
@@ -43,23 +48,25 @@ class Layout:
     sentence: str
 
 
-def prepare_layout(model: Any, wanted: LayoutName = "auto") -> Layout:
-    """The layout for ``model``; for the packed one its attention is switched, in place.
+def prepare_layout(model: Any, wanted: LayoutName = "auto", attention: AttentionName = "auto") -> Layout:
+    """The layout for ``model``; for the packed one its attention is switched, in place, to the way ``attention``.
 
-    Raises UsageError when ``wanted`` is packed and the model gives something else then.
+    Raises UsageError when ``wanted`` is packed and the model gives something else then, or when its device does not
+    have that way of attending.
     """
     if wanted == "padded":
         return _padded("asked for")
-    if wanted == "auto" and _is_tiny(model):
+    check_attention(attention, model.device)
+    if wanted == "auto" and attention == "auto" and _is_tiny(model):
         return _padded("the model is tiny, where packing gains nothing on a CPU")
     before = model.config._attn_implementation
     difference, reason = float("inf"), "not every layer attends to all that came before"
     if _attends_to_everything(model.config.get_text_config()):
-        difference, reason = _probe(model)
+        difference, reason = _probe(model, attention)
     if difference <= PROBE_TOLERANCE.get(next(model.parameters()).dtype, 5e-2):
-        return Layout("packed", concatenate_sequences, plan_bins, f"packed without padding, {_how(model)}")
+        return Layout("packed", concatenate_sequences, plan_bins, f"packed without padding, {_how(model, attention)}")
     model.set_attn_implementation(before)
-    if wanted == "packed":
+    if wanted == "packed" or attention != "auto":
         raise UsageError(f"{type(model).__name__} cannot be trained packed ({reason}). Use layout padded or auto.")
     return _padded(f"{type(model).__name__} gives other results when packed: {reason}")
 
@@ -72,10 +79,11 @@ def _is_tiny(model: Any) -> bool:
     return bool(model.device.type == "cpu" and model.num_parameters() < _TINY_PARAMETERS)
 
 
-def _how(model: Any) -> str:
-    probe = next(model.parameters())
-    kernel = variable_length_kernel(probe if probe.dtype != torch.float32 else probe.new_empty(0, dtype=torch.bfloat16))
-    return "attention one segment at a time" if kernel is None else "variable-length attention kernel in bfloat16"
+def _how(model: Any, attention: AttentionName) -> str:
+    """In words; where bfloat16 attends in another way than the weights' own type, both."""
+    own = next(model.parameters())
+    plain, half = (attention_words(attention, own.new_empty(0, dtype=kind)) for kind in (own.dtype, torch.bfloat16))
+    return plain if plain == half else f"{half} in bfloat16, {plain} in {str(own.dtype).removeprefix('torch.')}"
 
 
 def _attends_to_everything(config: Any) -> bool:
@@ -85,21 +93,20 @@ def _attends_to_everything(config: Any) -> bool:
     return getattr(config, "sliding_window", None) is None or getattr(config, "use_sliding_window", True) is False
 
 
-def _probe(model: Any) -> tuple[float, str]:
+def _probe(model: Any, attention: AttentionName) -> tuple[float, str]:
     try:
-        difference = _difference_when_packed(model)
+        difference = _difference_when_packed(model, attention)
     except (ValueError, TypeError, RuntimeError) as error:
         return float("inf"), str(error)
     return difference, f"hidden states differ by {difference:.2g}"
 
 
-def _difference_when_packed(model: Any) -> float:
+def _difference_when_packed(model: Any, attention: AttentionName) -> float:
     """Largest difference of hidden states, packed and padded, relative to their size; switches the attention."""
     random, size = np.random.default_rng(0), model.get_input_embeddings().weight.shape[0]
     sequences = [TokenSequence(random.integers(0, size, n), np.arange(1, n)) for n in (5, 9, 2)]
     with torch.no_grad():
         expected = hidden_at_trained(model, pad_sequences(sequences, model.device))
-        if model.config._attn_implementation != NAME:
-            use_segment_attention(model)
+        use_segment_attention(model, attention)
         found = hidden_at_trained(model, concatenate_sequences(sequences, model.device))
     return float((found - expected).abs().max() / expected.abs().max().clamp(min=1.0))

@@ -73,6 +73,9 @@ class UpdateConfig(StageConfig):
     layout: Literal["auto", "packed", "padded"] = operational(
         "auto", help="sequences concatenated without padding, or padded rows; auto: as measured for such a model"
     )
+    attention: Literal["auto", "sdpa", "flex", "varlen"] = operational(
+        "auto", help="how packed sequences attend: one at a time, FlexAttention, or torch's variable-length kernel"
+    )
     micro_batch_tokens: int = operational(8192, ge=1, help="tokens a forward pass; changes rounding only")
     micro_batch_dialogues: int | None = operational(None, ge=1, help="dialogues a forward pass at most")
     head_chunk_tokens: int | None = operational(None, ge=1, help="tokens whose logits exist at once (default: 256 MB)")
@@ -111,6 +114,8 @@ class UpdateConfig(StageConfig):
             raise ValueError("kl_loss k1 has an expected gradient of 0 and cannot be a loss; use k2 or k3")
         if self.loss == "sft" and self.entropy_bonus > 0:
             raise ValueError(f"entropy_bonus {self.entropy_bonus} has no place in loss sft; set it to 0")
+        if self.layout == "padded" and self.attention != "auto":
+            raise ValueError(f"attention {self.attention} is a way of the packed layout, but layout is padded")
         named = len(self.device.split(","))
         if named not in (1, self.processes):
             raise ValueError(f"device names {named} devices for {self.processes} processes; name one each, or one kind")

@@ -36,9 +36,9 @@ class Learner:
 
     def __init__(self, model: Any, config: UpdateConfig, reference: Any | None = None) -> None:
         self.model, self.config, self.reference = model, config, reference
-        self.layout = prepare_layout(model, config.layout)
+        self.layout = prepare_layout(model, config.layout, config.attention)
         if reference is not None:
-            prepare_layout(reference, self.layout.name)
+            prepare_layout(reference, self.layout.name, config.attention)
         self.group = processes()
         shape = ModelShape.of(model.config)
         self.checkpointed = wants_checkpointing(

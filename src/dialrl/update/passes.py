@@ -46,7 +46,7 @@ class Passes:
     ) -> None:
         self.model, self.data, self.config, self.reference = model, data, config, reference
         self._forward, self._group, self._stop = forward, group or Processes(), stop
-        self.layout = layout or prepare_layout(model, config.layout)
+        self.layout = layout or prepare_layout(model, config.layout, config.attention)
         self.device = next(model.parameters()).device
         self._initial_T = self._tensor(np.full(data.trained_tokens, np.nan))
         self._advantage_T = self._tensor(data.advantage_T)
