@@ -48,6 +48,10 @@ class ModelCalls:
         self._flights: dict[str, _Flight] = {}
         self._is_open = False
 
+    def reach(self, role: str, endpoint: EndpointSettings) -> None:
+        """From now on ``role``'s model is at ``endpoint``: for a part that runs a server of its own."""
+        self.endpoints = {**self.endpoints, role: endpoint}
+
     async def __aenter__(self) -> Self:
         self._is_open = True
         return self

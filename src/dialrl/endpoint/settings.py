@@ -12,6 +12,7 @@ from typing import Any
 from pydantic import field_validator
 
 from dialrl.config import StageConfig, operational, semantic
+from dialrl.endpoint.served import OWN_SERVER_KEY, SCHEME, resolved
 from dialrl.errors import UsageError
 
 DEFAULT_ROLE = "default"
@@ -22,7 +23,7 @@ class EndpointSettings(StageConfig):
     """One endpoint, or several that serve the same model; nothing here changes an answer."""
 
     base_urls: list[str] = operational(
-        [], help="Addresses up to and with /v1; none: the environment variable OPENAI_BASE_URL."
+        [], help="Addresses up to and with /v1, or vllm:policy; none: the environment variable OPENAI_BASE_URL."
     )
     api_key_env: str = operational(_KEY_VARIABLE, help="Environment variable with the key; unset: no key is sent.")
     concurrency: int = operational(64, help="Calls in flight at once.", ge=1)
@@ -45,8 +46,10 @@ class EndpointSettings(StageConfig):
     @classmethod
     def _http_without_secrets(cls, value: list[str]) -> list[str]:
         for url in value:
+            if url.startswith(SCHEME):
+                continue
             if not url.startswith(("http://", "https://")):
-                raise ValueError(f"'{url}' is no address; expected http://HOST:PORT/v1 or https://...")
+                raise ValueError(f"'{url}' is no address; expected http://HOST:PORT/v1 or https://... or vllm:policy")
             if "@" in url.split("//", 1)[1].split("/", 1)[0]:
                 raise ValueError("an address holds a user name or key; keys come from the environment (api_key_env)")
         return [url.rstrip("/") for url in value]
@@ -60,12 +63,13 @@ class EndpointSettings(StageConfig):
                 "No address of a language model: set endpoints.<role>.base_urls in the configuration (for example"
                 f" --set endpoints.default.base_urls=http://localhost:8000/v1), or the variable {_URL_VARIABLE}."
             )
-        return [url.rstrip("/") for url in found]
+        return [resolved(url).rstrip("/") for url in found]
 
     @property
     def key(self) -> str | None:
-        """The key, from the environment only."""
-        return os.environ.get(self.api_key_env) or None
+        """The key, from the environment only; a server of our own asks for its own key, if any."""
+        is_own = any(url.startswith(SCHEME) for url in self.base_urls)
+        return os.environ.get(OWN_SERVER_KEY if is_own else self.api_key_env) or None
 
     @property
     def has_prices(self) -> bool:

@@ -1,8 +1,8 @@
 """Engines: who produces tokens. ``open_engine`` opens one by name; the protocol is in ``dialrl.engine.base``.
 
-Built in: ``hf``, and ``openai`` for a policy behind an endpoint. Installed packages add their own through the entry
-points ``dialrl.engines``: a callable that takes a policy and ``EngineOptions``. Nothing heavy is imported before an
-engine is opened.
+Built in: ``hf``, ``vllm``, and ``openai`` for a policy behind an endpoint. Installed packages add their own through the
+entry points ``dialrl.engines``: a callable that takes a policy and ``EngineOptions``. Nothing heavy is imported before
+an engine is opened.
 """
 
 from collections.abc import Callable, Mapping
@@ -16,7 +16,7 @@ from dialrl.endpoint.settings import EndpointSettings, endpoint_for
 from dialrl.engine.base import Engine
 from dialrl.errors import UsageError, missing_extra
 
-BUILT_IN = ("hf", "openai")
+BUILT_IN = ("hf", "openai", "vllm")
 
 
 @dataclass(frozen=True)
@@ -49,6 +49,8 @@ def engine_factory(name: str) -> EngineFactory:
         return _open_hf
     if name == "openai":
         return _open_openai
+    if name == "vllm":
+        return _open_vllm
     others = plugins.load("engines", built_in=BUILT_IN)
     if name not in others:
         known = [*BUILT_IN, *others]
@@ -87,3 +89,11 @@ def _open_openai(policy: str | Path, options: EngineOptions) -> Engine:
     if mode == "chat":
         settings = with_template_options(settings, options.template_options)
     return OpenAIEngine(settings, "ids" if mode == "ids" else "chat", served_digest(policy, settings.model))
+
+
+def _open_vllm(policy: str | Path, options: EngineOptions) -> Engine:
+    from dialrl.engine.vllm import open_vllm
+    from dialrl.engine.vllm_settings import vllm_settings
+
+    endpoint = options.endpoints.get("policy")
+    return open_vllm(policy, vllm_settings(options.more), device=options.device, endpoint=endpoint)
