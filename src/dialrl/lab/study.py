@@ -115,7 +115,7 @@ class Study:
         self.progress.advance(len(found))
 
         def finished(number: int, done: Done) -> None:
-            run = RunResult(keys[missing[number]], done[0], reference, done[1])
+            run = RunResult(keys[missing[number]], done[0], reference, round(done[1], 3))
             self.files.write(run)
             found[missing[number]] = run
             self.played += 1

@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from dialrl.evaluate.statistics import Interval
-from dialrl.lab.figures import Cell, Comparison, cells, comparisons, overall
-from dialrl.lab.table import read_table
+from dialrl.evaluate.study_figures import Cell, Comparison, cells, comparisons, overall
+from dialrl.evaluate.study_table import read_table
 from dialrl.summary import StageSummary
 
 

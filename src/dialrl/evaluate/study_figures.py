@@ -1,4 +1,4 @@
-"""What a table of the laboratory says: figures by preset and setting, with intervals over seeds, and paired tests.
+"""What the table of a study says: figures by preset and setting, with intervals over seeds, and paired tests.
 
 The unit is the seed. Interquartile means with bootstrap follow Agarwal et al. 2021 (arXiv 2108.13264): within a setting
 seeds are drawn again; over all settings they are drawn within each setting (strata). Not here: how it is shown.
@@ -126,7 +126,49 @@ def bootstrapped(strata: Mapping[str, Floats], *, resamples: int = RESAMPLES, se
     """
     generator = np.random.default_rng(seed)
     drawn = [generator.choice(values, (resamples, len(values))) for values in strata.values()]
-    return percentile_interval([interquartile_mean(row) for row in np.concatenate(drawn, axis=1)])
+    return percentile_interval(_interquartile_means(np.concatenate(drawn, axis=1)))
+
+
+def _interquartile_means(values_BN: Floats) -> Floats:
+    """``interquartile_mean`` of each row."""
+    rank, number = np.arange(values_BN.shape[1]), values_BN.shape[1]
+    kept_N = np.clip(np.minimum(rank + 1, 0.75 * number) - np.maximum(rank, 0.25 * number), 0.0, None)
+    means_B: Floats = np.sort(values_BN, axis=1) @ kept_N / kept_N.sum()
+    return means_B
+
+
+@dataclass(frozen=True)
+class CurvePoint:
+    """Interquartile mean of the share after ``iteration`` updates over the seeds, with its interval."""
+
+    setting: str
+    preset: str
+    iteration: int
+    share: float
+    interval: Interval
+    seeds: int
+
+
+def curves(table: pa.Table) -> list[CurvePoint]:
+    """The learning curves of the final runs, in the order of the table."""
+    found: dict[tuple[str, str, int], list[float]] = {}
+    for row in table.to_pylist():
+        if row["phase"] == "final":
+            found.setdefault((row["setting"], row["preset"], row["iteration"]), []).append(row["share"])
+    return [
+        CurvePoint(*place, interquartile_mean(shares), bootstrapped({"": np.array(shares)}, resamples=500), len(shares))
+        for place, shares in found.items()
+    ]
+
+
+def reference_shares(table: pa.Table) -> dict[str, dict[str, float]]:
+    """Setting -> the exact shares of silent, myopic, optimum and clairvoyant."""
+    names = ("silent", "myopic", "optimum", "clairvoyant")
+    known = {row["setting"]: row for row in table.select(["setting", *names]).to_pylist()}
+    return {
+        setting: {name: (row[name] - row["silent"]) / (row["optimum"] - row["silent"]) for name in names}
+        for setting, row in known.items()
+    }
 
 
 def overall(found: Sequence[Cell]) -> dict[str, tuple[float, Interval]]:
