@@ -27,13 +27,25 @@ GOLDEN: Groups = {
 
 
 def rows_of(groups: Groups) -> list[dict[str, Any]]:
-    """One row a turn with ``reward_given``; groups, dialogues and turns in order."""
+    """One row a turn with ``reward_given`` and the line before it; groups, dialogues and turns in order."""
     return [
-        {"group_id": group, "sample": sample, "turn": turn, "dialogue_id": f"{group}/{sample}", "reward_given": reward}
+        {
+            "group_id": group,
+            "sample": sample,
+            "turn": turn,
+            "dialogue_id": f"{group}/{sample}",
+            "messages": [{"role": "user", "content": line_before(sample, turn)}],
+            "reward_given": reward,
+        }
         for group, dialogues in groups.items()
         for sample, rewards in enumerate(dialogues)
         for turn, reward in enumerate(rewards)
     ]
+
+
+def line_before(sample: int, turn: int) -> str:
+    """What the policy last read: p, q, p, q ... in every second dialogue, p, q, q, q ... in the others."""
+    return "pq"[turn % 2 if sample % 2 == 0 else min(turn, 1)]
 
 
 def write(path: Path, rows: Sequence[Mapping[str, Any]], *, row_group_rows: int = 131_072) -> Path:

@@ -3,6 +3,8 @@
 import math
 from collections.abc import Callable, Sequence
 
+from credit_files import line_before
+
 Group = Sequence[Sequence[float | None]]
 Value = float | None
 
@@ -68,6 +70,23 @@ class Plain:
     def turn_z(self, g: int, d: int, k: int) -> float:
         return z(self.returns[g][d][k], [value for turn, value in self.known_returns(g) if turn == k])
 
+    def state_z(self, g: int, d: int, k: int) -> float:
+        """z of the return among the group's turns that follow the same line."""
+        own = line_before(d, k)
+        pairs = enumerate(zip(self.groups[g], self.returns[g], strict=True))
+        pool = [
+            value
+            for other, (rewards, returns) in pairs
+            for turn, value in enumerate(returns)
+            if rewards[turn] is not None and line_before(other, turn) == own
+        ]
+        return z(self.returns[g][d][k], pool)
+
+    def reward_z(self, g: int, d: int, k: int) -> float:
+        """z of the turn's own reward among those of the group at the same turn index."""
+        column = [dialogue[k] for dialogue in self.groups[g] if k < len(dialogue)]
+        return z(self.filled[g][d][k], [reward for reward in column if reward is not None])
+
     def others(self, g: int, d: int) -> list[float]:
         return [value for index, value in enumerate(self.sums[g]) if index != d]
 
@@ -95,6 +114,8 @@ PLAIN: dict[str, Callable[[Plain, int, int, int], float]] = {
     "reinforce++-baseline": lambda p, g, d, k: (
         0.0 if degenerate(p.all_off_group()) else p.off_group(g, d) / (spread(p.all_off_group()) + 1e-8)
     ),
+    "mt-grpo": lambda p, g, d, k: p.reward_z(g, d, k) + z(p.sums[g][d], p.sums[g]),
+    "gigpo": lambda p, g, d, k: p.state_z(g, d, k) + z(p.sums[g][d], p.sums[g]),
 }
 
 

@@ -78,7 +78,7 @@ def test_an_override_that_fits_no_term_is_refused(tmp_path: Path, options: dict[
 
 
 def test_an_unknown_scope_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="'turn', 'group'"):
+    with pytest.raises(UsageError, match="'turn', 'state', 'group'"):
         credit(tmp_path, GOLDEN, preset="mica", centre=("turn=galaxy",))
 
 

@@ -23,6 +23,11 @@ TABLE = {
     "rloo": [[(1.4, 1.4, 1.4), (-1.4, -1.4)], [(0, 0, 0), (0, 0, 0)]],
     "reinforce++": [[(1.5842,) * 3, (-1.1882,) * 2], [(-0.1980,) * 3, (-0.1980,) * 3]],
     "reinforce++-baseline": [[(1.4142,) * 3, (-1.4142,) * 2], [(0, 0, 0), (0, 0, 0)]],
+    "mt-grpo": [[(2, 0, 1), (-2, 0)], [(1, -1, 1), (-1, 1, -1)]],
+    "gigpo": [
+        [(2.4142, 2.0, 0.2841), (-1.6982, -2.0)],
+        [(0.4568, 0.1500, -1.3875), (0.9307, 1.1429, -1.2928)],
+    ],
 }
 
 
@@ -36,7 +41,7 @@ def test_returns_are_those_of_the_table(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("preset", TABLE)
 def test_a_preset_gives_its_golden_advantages(tmp_path: Path, preset: str) -> None:
-    got = credit(tmp_path, GOLDEN, preset=preset)
+    got = credit(tmp_path, GOLDEN, preset=preset, gamma=0.85)
     assert flat(got) == pytest.approx(flat(TABLE[preset]), abs=5.1e-5)
 
 
@@ -89,6 +94,21 @@ def test_igpo_gives_its_golden_advantages(tmp_path: Path, mode: str, ending: dic
     returned, _ = returns_of(source, reward=("information-gain", "outcome", "format"), gamma=1.0)
     rows, _ = advantage_of(returned, preset="igpo", **options)
     assert [row["advantage"] for row in rows] == pytest.approx(flat(want), abs=5.1e-5)
+
+
+BY_TURN = {
+    "mt-grpo": [(2.4922, 0.2247, 1.2247), (-0.0905, 0.0), (-2.4017, -0.2247, -1.2247, -1.2247)],
+    "a2tgpo": [(1.2815, 0.9247, 1.2247), (-0.0272, 0.0), (-1.2554, -1.0126, -1.2247, -1.2247)],
+}
+
+
+@pytest.mark.parametrize("preset", BY_TURN)
+def test_gains_and_outcomes_give_the_golden_advantages(tmp_path: Path, preset: str) -> None:
+    """The turn that answers has no gain: it gets the outcome alone."""
+    source = write(tmp_path / "turns.parquet", igpo_rows(end_reason="answer"))
+    returned, _ = returns_of(source, reward=("information-gain", "outcome", "format"))
+    rows, _ = advantage_of(returned, preset=preset)
+    assert [row["advantage"] for row in rows] == pytest.approx(flat(BY_TURN[preset]), abs=5.1e-5)
 
 
 MISSING = {"g": [(1.0, None, 0.8), (0.3, 0.6, 0.9)]}

@@ -7,7 +7,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from tests.advantage.plain_credit import PLAIN, Group, Plain, plain_advantages, spread
 
-from credit_files import rows_of
+from credit_files import line_before, rows_of
 from dialrl.advantage.config import AdvantageConfig
 from dialrl.advantage.resolve import Origin
 from dialrl.advantage.work import add_advantages
@@ -17,8 +17,8 @@ from dialrl.trajectory.lineage import Lineage
 from dialrl.trajectory.rows import rows_to_table
 
 PRESETS = sorted(PLAIN)
-ANY_LENGTH = ("dr-grpo", "grpo", "mapo", "mica", "reinforce++", "reinforce++-baseline", "rloo", "turn-only")
-WITHIN_GROUPS = ("mica", "turn-only", "group-only", "grpo", "dr-grpo", "rloo")
+ANY_LENGTH = ("dr-grpo", "grpo", "mapo", "mica", "mt-grpo", "reinforce++", "reinforce++-baseline", "rloo", "turn-only")
+WITHIN_GROUPS = ("mica", "turn-only", "group-only", "grpo", "dr-grpo", "rloo", "mt-grpo", "gigpo")
 GIVEN = ReturnsConfig(reward=("given",), max_missing=1.0)
 ORIGIN = Origin.of(Lineage((returns_record(GIVEN),)), where="memory")
 
@@ -32,7 +32,7 @@ WITH_GAPS = st.lists(
 def credit(groups: Sequence[Group], presets: Sequence[str] = PRESETS) -> dict[str, np.ndarray]:
     """Rewards through both stages in memory: the advantages of each preset, NaN for null."""
     table = add_returns(rows_to_table(rows_of({f"g{index}": group for index, group in enumerate(groups)})), GIVEN)
-    made = {preset: add_advantages(table, ORIGIN, AdvantageConfig(preset=preset)) for preset in presets}
+    made = {preset: add_advantages(table, ORIGIN, AdvantageConfig(preset=preset, gamma=0.85)) for preset in presets}
     return {preset: numbers(table["advantage"].to_pylist()) for preset, table in made.items()}
 
 
@@ -71,6 +71,10 @@ def widely_spread(groups: Sequence[Group]) -> bool:
     pools = [*turns, plain.all_returns(), plain.all_rewards(), plain.all_sums(), plain.all_off_group(), *plain.sums]
     pools += [[value for _, value in plain.known_returns(g)] for g in indices]
     pools += [plain.known_rewards(g) for g in indices]
+    for group, returns in zip(groups, plain.returns, strict=True):
+        turns = [(d, k) for d, dialogue in enumerate(group) for k in range(len(dialogue))]
+        pools += [[returns[d][k] for d, k in turns if line_before(d, k) == line] for line in "pq"]
+        pools += [[group[d][k] for d, k in turns if k == turn] for turn in range(5)]
     return all(not pool or spread(pool) < 1e-12 or spread(pool) >= 0.1 for pool in pools)
 
 

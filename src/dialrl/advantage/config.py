@@ -35,6 +35,12 @@ class AdvantageConfig(StageConfig):
     rescale: Literal["none", "root-count"] = semantic(
         "none", help="root-count divides each return by the square root of the number of rewards in it."
     )
+    anchor: str = semantic(
+        "observation",
+        min_length=1,
+        help="Scope state (gigpo): what makes two turns the same state: observation (what the policy last read),"
+        " context (all words so far), position (the judged state before the turn), or a column of the file.",
+    )
     joint: bool = semantic(False, help="igpo: one pool for information gain and outcome (paper v1).")
     format_channel: bool = semantic(False, help="igpo: outcome alone in its pool, format centred and not scaled.")
     batch_rows: int = operational(65_536, ge=1, help="Rows held in memory at a time (whole groups).")

@@ -127,7 +127,7 @@ def _pooled(
 def _on_turns(term: Term, value_N: Floats, batch: SignalBatch) -> Floats:
     """From the normalised values to one a turn."""
     if not term.normalises_first:
-        return np.repeat(value_N, batch.layout.turns_D) if term.per_dialogue else value_N
+        return np.repeat(value_N, batch.layout.turns_D) if term.per_dialogue else _where_any(value_N, term, batch)
     signals = [batch.signal(name) for name in term.signals]
     if term.per_dialogue:
         placed_K, count_K = _at_the_end(value_N, signals[0], batch)
@@ -137,6 +137,13 @@ def _on_turns(term: Term, value_N: Floats, batch: SignalBatch) -> Floats:
         count_K = np.sum([_rewards_left(signal, batch) for signal in signals], axis=0)
     return_K = _discounted(placed_K, term, batch)
     return return_K / np.sqrt(np.maximum(count_K, 1.0)) if term.rescale == "root-count" else return_K
+
+
+def _where_any(value_K: Floats, term: Term, batch: SignalBatch) -> Floats:
+    """0 on turns that have no value of the signal, nor a later one in a return: they were compared with nobody."""
+    signal = batch.signal(term.signal)
+    there_K = _rewards_left(signal, batch) > 0 if term.has_return else signal.stands_K
+    return value_K if there_K.all() else np.where(there_K, value_K, 0.0)
 
 
 def _at_the_end(value_D: Floats, signal: Signal, batch: SignalBatch) -> tuple[Floats, Floats]:
@@ -166,6 +173,8 @@ def _pools(scope: Scope, term: Term, batch: SignalBatch) -> Pools:
         pools = Whole()
     elif scope == "turn":
         pools = turn_pools(layout.group_of_row, layout.turn)
+    elif scope == "state":
+        pools = batch.state_pools(term.anchor or "observation")
     elif scope == "group":
         pools = Runs(layout.group_start)
     else:

@@ -7,7 +7,7 @@ from typing import Literal
 from dialrl.advantage.config import AdvantageConfig
 from dialrl.advantage.presets.base import Preset
 from dialrl.advantage.presets.registry import preset as preset_by_name
-from dialrl.advantage.terms import DIALOGUE_SCOPES, Term
+from dialrl.advantage.terms import DIALOGUE_CHANNELS, DIALOGUE_SCOPES, TURN_CHANNELS, Term
 from dialrl.config import validated
 from dialrl.errors import InputError, UsageError
 from dialrl.trajectory.lineage import Lineage
@@ -87,7 +87,7 @@ def _scoped(terms: tuple[Term, ...], side: Side, overrides: Sequence[str]) -> tu
         if not chosen:
             raise UsageError(
                 f"--{side} {override} fits none of the terms {_names(terms)}. Expected SCOPE or TERM=SCOPE; terms of"
-                " turns take none, turn, group, batch; terms of dialogues none, dialogue-group, dialogue-batch."
+                " turns take none, turn, state, group, batch; terms of dialogues none, dialogue-group, dialogue-batch."
             )
         terms = tuple(_changed(term, **{side: scope}) if term in chosen else term for term in terms)
     return terms
@@ -105,6 +105,7 @@ def _adjusted(term: Term, config: AdvantageConfig) -> Term:
         min_std=config.min_std if term.min_std is None else term.min_std,
         leave_one_out=term.leave_one_out or (config.leave_one_out and term.centre != "none"),
         rescale=config.rescale if term.rescale == "none" and term.has_return else term.rescale,
+        anchor=(term.anchor or config.anchor) if term.by_state else None,
     )
 
 
@@ -132,6 +133,8 @@ def _present(term: Term, field: str, origin: Origin, warnings: list[str]) -> str
     signal: str | None = getattr(term, field)
     if signal is None or signal == "reward":
         return signal
+    if signal in (TURN_CHANNELS, DIALOGUE_CHANNELS):
+        return _channels_of(term, signal, origin, warnings)
     kept = []
     for part in signal.split("+"):
         name = part.removesuffix("?")
@@ -145,6 +148,22 @@ def _present(term: Term, field: str, origin: Origin, warnings: list[str]) -> str
                 f" Run again: dialrl returns ... {' '.join(f'--reward {n}' for n in [*origin.weights, name])}"
             )
     return "+".join(kept)
+
+
+def _channels_of(term: Term, kind: str, origin: Origin, warnings: list[str]) -> str:
+    """The file's channels of single turns, or of the dialogue; the reward where the dialogue has none of its own."""
+    found = [name for name in origin.weights if (name in origin.per_dialogue) == (kind == DIALOGUE_CHANNELS)]
+    if found:
+        return "+".join(found)
+    if kind == TURN_CHANNELS:
+        raise InputError(
+            f"The term '{term.name}' needs a reward of single turns; the file was made with: {_names(origin.weights)}."
+            " Run again with one, for example: dialrl returns ... --reward incremental-distance"
+        )
+    warnings.append(
+        f"The file has no channel of the dialogue (outcome): the term '{term.name}' takes the sum of its rewards."
+    )
+    return "reward"
 
 
 def _changed(term: Term, **changes: object) -> Term:

@@ -11,8 +11,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from dialrl.advantage.anchors import state_pools
 from dialrl.advantage.resolve import Origin
-from dialrl.ragged import Flags, Floats, fill_by_means
+from dialrl.ragged import Flags, Floats, Scattered, fill_by_means
 from dialrl.trajectory.layout import Layout, floats
 
 
@@ -39,6 +40,7 @@ class SignalBatch:
         self._origin = origin
         self._file_mean = file_mean
         self._signals: dict[str, Signal] = {}
+        self._states: dict[str, Scattered] = {}
 
     def numbers(self, name: str) -> Floats:
         """A number column, (K,), null as NaN."""
@@ -67,6 +69,12 @@ class SignalBatch:
         if name not in self._signals:
             self._signals[name] = self._reward() if name == "reward" else self._channels(name)
         return self._signals[name]
+
+    def state_pools(self, anchor: str) -> Scattered:
+        """Pools of the turns that were taken in the same state of their group."""
+        if anchor not in self._states:
+            self._states[anchor] = state_pools(self.table, self.layout, anchor)
+        return self._states[anchor]
 
     def known_total(self, name: str) -> tuple[float, int]:
         """Sum and number of the known values of a signal: what a file's mean is made of."""

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from dialrl.advantage.anchors import refuse_absent_anchor
 from dialrl.advantage.config import AdvantageConfig
 from dialrl.advantage.resolve import Origin, resolved_terms
 from dialrl.advantage.tally import samples_asked
@@ -41,6 +42,7 @@ def compute_advantages(
     source = TrajectoryFile.open(inputs, stage="returns", needs=("reward", "reward_filled", "return"))
     origin = Origin.of(source.lineage, where=source.where)
     terms, notes = resolved_terms(config, origin)
+    refuse_absent_anchor(terms, source.names, where=source.where)
     if resume and finished_before(output, stage=STAGE, config=config, source=source, overwrite=overwrite):
         return _already_done(output)
     work = AdvantageWork(terms, origin, config, lambda names: source.groups(names, config.batch_rows))

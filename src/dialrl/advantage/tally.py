@@ -142,7 +142,8 @@ def _in_words(term: Term) -> str:
         "normalised first" if term.normalises_first else "",
         "divided by the root of its number of rewards" if term.rescale == "root-count" else "",
     ]
-    parts = [f"{term.weight:g} x {what}{gamma}", f"centre {term.centre}", f"scale {term.scale}"]
+    anchor = f" by {term.anchor}" if term.anchor else ""
+    parts = [f"{term.weight:g} x {what}{gamma}", f"centre {term.centre}{anchor}", f"scale {term.scale}"]
     return ", ".join([*parts, *(extra for extra in extras if extra)])
 
 

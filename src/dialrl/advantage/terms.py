@@ -11,27 +11,30 @@ from pydantic import Field, model_validator
 
 from dialrl.config import StageConfig
 
-Scope = Literal["none", "turn", "group", "batch", "dialogue-group", "dialogue-batch"]
+Scope = Literal["none", "turn", "state", "group", "batch", "dialogue-group", "dialogue-batch"]
 Accumulate = Literal["none", "return", "sum"]
 Order = Literal["return-then-normalise", "normalise-then-return"]
 Rescale = Literal["none", "root-count"]
 SpreadKind = Literal["population", "sample"]
 
-TURN_SCOPES = ("turn", "group", "batch")
+TURN_SCOPES = ("turn", "state", "group", "batch")
 DIALOGUE_SCOPES = ("dialogue-group", "dialogue-batch")
+TURN_CHANNELS, DIALOGUE_CHANNELS = "turn-channels", "dialogue-channels"
 
 
 class Term(StageConfig):
     """One term.
 
-    Scopes: ``turn`` = same group and turn index, only dialogues that reach it; ``group`` = all turns of the group;
-    ``batch`` = all turns of the input; ``dialogue-group`` and ``dialogue-batch`` = one value a dialogue.
+    Scopes: ``turn`` = same group and turn index, only dialogues that reach it; ``state`` = same group and same state
+    before the turn, as ``anchor`` tells it; ``group`` = all turns of the group; ``batch`` = all turns of the input;
+    ``dialogue-group`` and ``dialogue-batch`` = one value a dialogue.
     """
 
     name: str = Field(pattern=r"^[a-z0-9][a-z0-9_+.-]*$", description="names the column advantage_NAME")
     signal: str = Field(
         default="reward",
-        description="reward, or channels joined by + (weighted as in returns); NAME?: only if it is there",
+        description="reward, or channels joined by + (weighted as in returns); NAME?: only if it is there;"
+        " turn-channels: those of single turns; dialogue-channels: those of the dialogue, or reward if there is none",
     )
     pooled_with: str | None = Field(
         default=None, description="a second signal whose values share the pools of the first"
@@ -41,6 +44,11 @@ class Term(StageConfig):
     )
     centre: Scope = Field(default="none", description="pool whose mean is subtracted")
     scale: Scope = Field(default="none", description="pool by whose spread is divided")
+    anchor: str | None = Field(
+        default=None,
+        min_length=1,
+        description="scope state: observation, context, position or a column; unset: the one of the stage",
+    )
     leave_one_out: bool = Field(default=False, description="the mean is that of the pool's other members")
     std: SpreadKind | None = Field(default=None, description="kind of std; unset: the one of the stage")
     min_std: float | None = Field(
@@ -55,6 +63,10 @@ class Term(StageConfig):
     def per_dialogue(self) -> bool:
         """The values that are normalised are one a dialogue, not one a turn."""
         return self.accumulate == "sum" or any(scope in DIALOGUE_SCOPES for scope in (self.centre, self.scale))
+
+    @property
+    def by_state(self) -> bool:
+        return "state" in (self.centre, self.scale)
 
     @property
     def has_return(self) -> bool:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 import numpy as np
 import pyarrow as pa
 
+from dialrl.advantage.anchors import columns_of_anchor, refuse_absent_anchor
 from dialrl.advantage.config import AdvantageConfig
 from dialrl.advantage.estimate import batch_moments, compute_term, needs_whole_file
 from dialrl.advantage.pools import Moments
@@ -32,6 +33,7 @@ def add_advantages(table: pa.Table, origin: Origin, config: AdvantageConfig | No
     """
     config = config or AdvantageConfig()
     terms, _ = resolved_terms(config, origin)
+    refuse_absent_anchor(terms, table.column_names, where="The table")
     work = AdvantageWork(terms, origin, config, lambda names: iter([table.select(names)]))
     made = work.columns(table.select([*KEYS, *work.reads]))
     for name in work.adds:
@@ -127,9 +129,11 @@ def weighted_sum(terms: Sequence[Term], values_K: Sequence[Floats]) -> Floats:
 
 def _columns(terms: Iterable[Term], origin: Origin) -> list[str]:
     """The columns that ``terms`` are made of, beside the keys."""
+    terms = tuple(terms)
     names = [name for term in terms for signal in term.signals for name in columns_of(signal, origin)]
     returns = any(term.has_return and not term.normalises_first for term in terms)
-    return list(dict.fromkeys([*names, *(["return"] if returns else [])]))
+    states = [name for term in terms if term.anchor for name in columns_of_anchor(term.anchor)]
+    return list(dict.fromkeys([*names, *states, *(["return"] if returns else [])]))
 
 
 def _numbers(value_K: Floats) -> pa.Array:

@@ -3,6 +3,7 @@
 import textwrap
 from collections.abc import Mapping
 
+from dialrl.advantage.presets.a2tgpo import A2TGPO
 from dialrl.advantage.presets.base import Preset
 from dialrl.advantage.presets.dialogue_level import (
     DR_GRPO,
@@ -14,6 +15,7 @@ from dialrl.advantage.presets.dialogue_level import (
 from dialrl.advantage.presets.igpo import IGPO
 from dialrl.advantage.presets.mapo import MAPO
 from dialrl.advantage.presets.mica import MICA
+from dialrl.advantage.presets.mixed_level import GIGPO, MT_GRPO
 from dialrl.advantage.presets.single_level import BATCH_ONLY, GROUP_ONLY, TURN_ONLY
 from dialrl.config import nearest
 from dialrl.errors import UsageError
@@ -31,6 +33,9 @@ BUILT_IN: tuple[Preset, ...] = (
     REINFORCE_PLUS_PLUS,
     REINFORCE_PLUS_PLUS_BASELINE,
     IGPO,
+    A2TGPO,
+    MT_GRPO,
+    GIGPO,
 )
 
 
