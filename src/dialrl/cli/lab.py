@@ -6,6 +6,7 @@ import typer
 
 from dialrl.cli.app import Entry
 from dialrl.cli.command import Call, add_command
+from dialrl.cli.lab_view import show_study
 from dialrl.lab.config import FastConfig, StudyConfig
 from dialrl.summary import StageSummary
 
@@ -32,6 +33,7 @@ def register(app: typer.Typer, name: str, entry: Entry) -> None:
         section="lab-study",
         output="required",
         resumable=True,
+        view=show_study,
     )
     add_command(
         group,

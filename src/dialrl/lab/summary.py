@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from dialrl.evaluate.statistics import Interval
-from dialrl.evaluate.study_figures import Cell, Comparison, cells, comparisons, overall
+from dialrl.evaluate.study_figures import Cell, Comparison, cells, comparisons, overall, reference_shares
 from dialrl.evaluate.study_table import read_table
 from dialrl.summary import StageSummary
 
@@ -14,21 +14,19 @@ def study_summary(
     path: Path, against: str, counts: Mapping[str, int], edges: Sequence[str] = (), *, stage: str = "lab study"
 ) -> StageSummary:
     """Figures by setting and preset, over all settings, and every preset against ``against``."""
-    found = cells(read_table(path))
-    figures: dict[str, Any] = {
-        setting: {cell.preset: cell_figures(cell) for cell in found if cell.setting == setting}
-        for setting in dict.fromkeys(cell.setting for cell in found)
-    }
-    figures["all settings"] = {
-        preset: {"final": round(mean, 4), "interval": spelled(interval)}
-        for preset, (mean, interval) in overall(found).items()
-    }
-    figures |= {
-        f"{setting}: final share minus that of {against}": {
-            each.preset: comparison_figures(each) for each in made if each.setting == setting
-        }
-        for made in [comparisons(found, against)]
-        for setting in dict.fromkeys(each.setting for each in made)
+    table = read_table(path)
+    found = cells(table)
+    tests = comparisons(found, against)
+    settings = list(dict.fromkeys(cell.setting for cell in found))
+    figures = {
+        "reference": reference_shares(table),
+        "settings": {s: {cell.preset: cell_figures(cell) for cell in found if cell.setting == s} for s in settings},
+        "all_settings": {
+            preset: {"final": mean, "final_interval": ends(interval)}
+            for preset, (mean, interval) in overall(found).items()
+        },
+        "compared_with": against,
+        "comparisons": {s: {t.preset: comparison_figures(t) for t in tests if t.setting == s} for s in settings},
     }
     warnings = [
         f"The chosen step size lies at the edge of those tried, so a better one may lie beyond: {', '.join(edges)}."
@@ -36,33 +34,33 @@ def study_summary(
     return StageSummary(stage, path, counts, figures, tuple(warnings if edges else ()))
 
 
-def cell_figures(cell: Cell) -> dict[str, float | int | str]:
-    """One line of the table presets x settings."""
+def cell_figures(cell: Cell) -> dict[str, Any]:
+    """One line of the table presets x settings: interquartile means over seeds with 95 % intervals."""
     return {
-        "final": round(cell.final, 4),
-        "interval": spelled(cell.final_interval),
-        "area": round(cell.area, 4),
-        "area_interval": spelled(cell.area_interval),
-        "worst": round(cell.worst, 4),
+        "final": cell.final,
+        "final_interval": ends(cell.final_interval),
+        "area": cell.area,
+        "area_interval": ends(cell.area_interval),
+        "worst": cell.worst,
         "collapses": cell.collapses,
         "stuck": cell.stuck,
-        "gradient_norm": round(cell.gradient_norm, 5),
+        "gradient_norm": cell.gradient_norm,
         "step_size": cell.step_size,
         "seeds": len(cell.runs),
     }
 
 
-def comparison_figures(made: Comparison) -> dict[str, float | int | str | None]:
+def comparison_figures(made: Comparison) -> dict[str, Any]:
     """One line of the paired tests."""
     return {
-        "difference": round(made.difference, 4),
-        "interval": spelled(made.interval),
-        "effect": None if made.effect is None else round(made.effect, 2),
-        "p_holm": round(made.p, 4),
+        "difference": made.difference,
+        "interval": ends(made.interval),
+        "effect": made.effect,
+        "p_holm": made.p,
         "pairs": made.pairs,
     }
 
 
-def spelled(interval: Interval) -> str:
-    """``0.701 to 0.733``."""
-    return f"{interval.low:.3f} to {interval.high:.3f}"
+def ends(interval: Interval) -> list[float]:
+    """An interval as two numbers."""
+    return [interval.low, interval.high]
