@@ -30,6 +30,7 @@ def register(app: typer.Typer, name: str, entry: Entry) -> None:
 
 
 def run(call: Call) -> None:
+    from dialrl.cli.progress_view import drawn
     from dialrl.cli.train import _pipeline_file
     from dialrl.doctor.stage import examine, subject_of
 
@@ -42,7 +43,8 @@ def run(call: Call) -> None:
         given["output"],
         weights=not given["no_weights"],
     )
-    diagnosis = examine(subject, call.progress)
+    with drawn(quiet=call.quiet) as progress:  # gone before the findings are printed
+        diagnosis = examine(subject, progress)
     if call.as_json:
         typer.echo(json.dumps(diagnosis.to_json(), ensure_ascii=False, allow_nan=False, default=str))
     else:

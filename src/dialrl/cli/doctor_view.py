@@ -63,7 +63,7 @@ def _show_spans(console: Console, spans: Sequence[Mapping[str, Any]]) -> None:
 
 def _ending(diagnosis: Diagnosis) -> Text:
     counts = diagnosis.counts
-    said = ", ".join(f"{count} {status}" for status, count in counts.items())
+    said = ", ".join(f"{count} {status}" for status, count in counts.items() if count)
     if diagnosis.failed:
         names = ", ".join(f"{check.area.lower()}: {check.name}" for check in diagnosis.failed)
         return Text.assemble((f"Not ready ({clean(names)}). ", "bold red"), said)
