@@ -2,12 +2,14 @@
 
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import typer
 
 from dialrl.cli.app import Entry
 from dialrl.cli.command import Call, add_command, option
-from dialrl.cli.evaluate_benchmarks import register_benchmarks
+from dialrl.cli.evaluate_benchmarks import MODEL, asked_config, opened, register_benchmarks
+from dialrl.errors import UsageError
 from dialrl.evaluate.config import DialogueConfig, EmpaConfig
 from dialrl.summary import StageSummary
 
@@ -18,10 +20,20 @@ def register(app: typer.Typer, name: str, entry: Entry) -> None:
         group,
         "empa",
         empa,
-        help="EPM-Q and its nine indices of judged dialogues, with success rate and bootstrap intervals.",
+        help="EPM-Q and its nine indices of judged dialogues, with success rate and bootstrap intervals. Stored"
+        " dialogues, or those a model holds first (--engine); -o writes one row a dialogue.",
         config=EmpaConfig,
         section="evaluate-empa",
         inputs="Judged trajectory file, or a folder of shards.",
+        inputs_optional=True,
+        output="optional",
+        resumable=True,
+        extras=(
+            MODEL,
+            option("actor", str | None, "The model that plays the persons, by its name at its endpoint."),
+            option("director", str | None, "The model that directs them; none: no director."),
+            option("judge_model", str | None, "The model that grades (judge rubric)."),
+        ),
     )
     add_command(
         group,
@@ -35,7 +47,16 @@ def register(app: typer.Typer, name: str, entry: Entry) -> None:
         inputs_optional=True,
         output="optional",
         resumable=True,
-        extras=(option("policy", str | None, "Evaluate this policy; its dialogues go to the folder -o, if given."),),
+        extras=(
+            option(
+                "policy",
+                str | None,
+                "Evaluate this policy; its dialogues go to the folder -o, if given.",
+                flags=("--policy", "--model"),
+            ),
+            option("base_url", str | None, "Address of the models: short for endpoints.default.base_urls."),
+            option("limit", int | None, "The same as --groups."),
+        ),
         read_section=_evaluation_section,
     )
     register_benchmarks(group)
@@ -43,13 +64,40 @@ def register(app: typer.Typer, name: str, entry: Entry) -> None:
 
 
 def empa(call: Call) -> StageSummary:
-    from dialrl.evaluate.empa import evaluate_empa
+    config = asked_config(call, None)
+    if config.engine is None:
+        from dialrl.evaluate.empa import evaluate_empa
 
-    return evaluate_empa(call.inputs, call.config, progress=call.progress)
+        if not call.inputs:
+            raise UsageError(
+                "Missing: INPUT..., a judged file; or run a model: --engine openai --base-url URL --model NAME --actor"
+                " NAME --judge-model NAME."
+            )
+        replace = call.overwrite or call.resume
+        return evaluate_empa(call.inputs, config, output=call.output, overwrite=replace, progress=call.progress)
+    from dialrl.evaluate.empa_live import run_empa
+
+    return run_empa(
+        opened(call, config),
+        _with_roles(call, config),
+        output=call.output,
+        overwrite=call.overwrite,
+        resume=call.resume,
+        progress=call.progress,
+    )
+
+
+def _with_roles(call: Call, config: Any) -> Any:
+    """The configuration with the models that the options name."""
+    options = dict(config.environment_options)
+    for role in ("actor", "director"):
+        if call.extras[role] is not None:
+            options[role] = {**(options.get(role) or {}), "model": call.extras[role]}
+    graded = {} if call.extras["judge_model"] is None else {"model": call.extras["judge_model"]}
+    return config.updated(environment_options=options, judge_options={**config.judge_options, **graded})
 
 
 def dialogue(call: Call) -> StageSummary:
-    from dialrl.errors import UsageError
     from dialrl.evaluate.dialogue import evaluate_dialogues
 
     policy = call.extras["policy"]
@@ -67,17 +115,26 @@ def _evaluate_policy(call: Call, policy: str, folder: Path) -> StageSummary:
     from dialrl.evaluate.dialogue import evaluate_policy
     from dialrl.rollout.policy import open_policy
 
-    opened = open_policy(
+    config = _reached(call)
+    held_by = open_policy(
         policy,
-        engine=call.config.engine,
-        device=call.config.device,
-        engine_options=call.config.engine_options,
-        endpoints=call.config.endpoints,
-        template_options=call.config.template_options,
+        engine=config.engine,
+        device=config.device,
+        engine_options=config.engine_options,
+        endpoints=config.endpoints,
+        template_options=config.template_options,
     )
     return evaluate_policy(
-        opened, folder, call.config, overwrite=call.overwrite, resume=call.resume, progress=call.progress
+        held_by, folder, config, overwrite=call.overwrite, resume=call.resume, progress=call.progress
     )
+
+
+def _reached(call: Call) -> Any:
+    """The configuration with --base-url as the default address, and --limit as its number of scenarios."""
+    from dialrl.evaluate.asking_config import with_address
+
+    config = call.config.updated(endpoints=with_address(call.config.endpoints, call.extras["base_url"]))
+    return config if call.extras["limit"] is None else config.updated(groups=call.extras["limit"])
 
 
 def _evaluation_section(file: Path) -> dict[str, object]:

@@ -75,11 +75,14 @@ def register_benchmarks(group: typer.Typer) -> None:
         group,
         "qa",
         qa,
-        help="Word F1 and exact match of stored answers to questions, by source; -o writes one row an answer.",
+        help="Word F1 and exact match of stored answers to questions, or of a model that searches (--engine); -o writes"
+        " one row an answer.",
         config=QaConfig,
         section="evaluate-qa",
         output="optional",
+        resumable=True,
         extras=(
+            MODEL,
             option("answers", ONE_FILE, "JSON lines of id and answer, or dialogues of search.", panel=PLACES),
             option("questions", ONE_FILE, "The questions with their accepted answers.", panel=PLACES),
             option("training", FILES, "Questions or dialogues trained on: their ids are refused.", panel=PLACES),
@@ -139,10 +142,16 @@ def sage(call: Call) -> StageSummary:
 
 
 def qa(call: Call) -> StageSummary:
-    from dialrl.evaluate.qa import evaluate_qa
+    config, training = asked_config(call, "answers"), call.extras["training"] or ()
+    if config.engine is None:
+        from dialrl.evaluate.qa import evaluate_qa
 
-    answers, questions, training = _needed(call, "answers"), _needed(call, "questions"), call.extras["training"] or ()
-    return evaluate_qa(answers, questions, call.config, training=training, output=call.output, overwrite=call.overwrite)
+        answers, questions = _needed(call, "answers"), _needed(call, "questions")
+        replace = _may_replace(call)
+        return evaluate_qa(answers, questions, config, training=training, output=call.output, overwrite=replace)
+    from dialrl.evaluate.qa_live import run_qa
+
+    return run_qa(opened(call, config), _needed(call, "questions"), config, training=training, **_places(call))
 
 
 def agreement(call: Call) -> StageSummary:

@@ -92,13 +92,16 @@ def stored_rows(path: Path, benchmark: str) -> tuple[list[dict[str, Any]], dict[
     return table.to_pylist(), origin
 
 
-def check_failures(summary: StageSummary, failed: int, items: int, most: float) -> StageSummary:
+RESUMABLE = "--resume asks for the rest again"
+
+
+def check_failures(
+    summary: StageSummary, failed: int, items: int, most: float, *, advice: str = RESUMABLE
+) -> StageSummary:
     """``summary``, or a FailureThresholdError when more than the share ``most`` of the items got no answer."""
     if failed > most * items:
-        raise FailureThresholdError(
-            f"{failed} of {items} items got no answer: more than --max-failed {most:g}. What came is kept"
-            f"{'' if summary.output is None else f' in {summary.output}; --resume asks for the rest again'}."
-        )
+        kept = "" if summary.output is None else f" What came is kept in '{summary.output}'; {advice}."
+        raise FailureThresholdError(f"{failed} of {items} items got no answer: more than --max-failed {most:g}.{kept}")
     return summary
 
 

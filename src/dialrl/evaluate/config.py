@@ -2,24 +2,41 @@
 
 from typing import Any, Literal
 
-from dialrl.config import StageConfig, operational, semantic
+from dialrl.config import operational, semantic
 from dialrl.endpoint.settings import CallsConfig
+from dialrl.evaluate.asking_config import AskingConfig
 from dialrl.state.rules import StopRules
 
 
-class EmpaConfig(StageConfig):
-    """How judged dialogues are scored by EPM-Q (docs/stages/evaluate-empa.md)."""
+class EmpaConfig(AskingConfig):
+    """How judged dialogues are scored by EPM-Q (docs/stages/evaluate-empa.md), and how a model holds them first."""
 
     epsilon: float = semantic(1.0, ge=0.0, help="An axis is in the zone from -epsilon on.")
     until: Literal["stop", "end"] = semantic(
         "stop", help="stop: turns after stop_turn do not count; end: all turns do."
     )
-    stop: StopRules = semantic(StopRules(), help="Rules that decide success where the file names no ending.")
+    stop: StopRules = semantic(
+        StopRules(), help="Rules that end a model's dialogues, and decide success where a file names no ending."
+    )
     confidence: float = semantic(0.95, gt=0.0, lt=1.0, help="Confidence of the intervals.")
     power: float = semantic(0.8, gt=0.0, lt=1.0, help="Power of the smallest detectable difference.")
     resamples: int = semantic(10_000, ge=1, help="Bootstrap resamples of scenarios.")
     seed: int = semantic(0, ge=0, help="Seed of the bootstrap.")
     batch_rows: int = operational(65_536, ge=1, help="Rows held in memory at a time (whole groups).")
+    cards: str | None = semantic(None, help="File or folder of the cards a model is tested on; none: the shipped ones.")
+    split: str = semantic("test", help="Which cards.")
+    limit: int | None = semantic(None, ge=1, help="So many of the cards; none: all.")
+    samples: int = semantic(1, ge=1, help="Dialogues a card.")
+    max_turns: int = semantic(45, ge=1, help="Turns after which a model's dialogue is cut.")
+    environment_options: dict[str, Any] = semantic({}, help="Options of the environment support (actor, director ...).")
+    judge: str = semantic("rubric", help="The judge of a model's dialogues, in the loop.")
+    judge_options: dict[str, Any] = semantic({}, help="Options of the judge.")
+
+    @property
+    def scoring(self) -> dict[str, Any]:
+        """What moves the score of given dialogues."""
+        names = ("epsilon", "until", "stop", "confidence", "power", "resamples", "seed")
+        return {name: value for name, value in self.semantic_values().items() if name in names}
 
 
 class DialogueConfig(CallsConfig):

@@ -2,19 +2,22 @@
 
 Reads any judged file with deficit, position and grades. Dialogues that broke or have no position are left out and
 counted; a missing judgement keeps the position and adds no levels, as in the published scores. Source:
-docs/stages/evaluate-empa.md. Not here: the formulas (``epm_q``) and the resampling (``statistics``).
+docs/stages/evaluate-empa.md. Not here: the formulas (``epm_q``), the resampling (``statistics``), holding
+dialogues (``empa_live``).
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from dialrl.errors import InputError
 from dialrl.evaluate.config import EmpaConfig
 from dialrl.evaluate.empa_scores import Scores
 from dialrl.evaluate.epm_q import DIMENSIONS, INDICES, KNOWN_FLAWS, dimension_scores, epm_q
+from dialrl.evaluate.item_results import ItemResults
 from dialrl.evaluate.statistics import (
     Floats,
     percentile_interval,
@@ -30,15 +33,23 @@ from dialrl.trajectory.reader import TrajectoryFile
 
 NEEDS = ("deficit", "position", "grades")
 ONE_SIGMA = 0.6826894921370859  # confidence of the interval that reaches one standard error to each side
+COLUMNS = [("success", pa.bool_()), ("turns", pa.int64()), *((name, pa.float64()) for name in INDICES)]
 MAY_USE = ("scenario_id", "status", "end_reason", "stop_turn", "judge_status")
 
 
 def evaluate_empa(
-    inputs: Path | str | Sequence[Path | str], config: EmpaConfig | None = None, *, progress: Progress = SILENT
+    inputs: Path | str | Sequence[Path | str],
+    config: EmpaConfig | None = None,
+    *,
+    output: Path | None = None,
+    overwrite: bool = False,
+    origin: Mapping[str, str] | None = None,
+    progress: Progress = SILENT,
 ) -> StageSummary:
     """Score judged dialogues: ``epm_q``, ``dimensions``, ``indices``, ``success`` of ``dialogues``, and intervals.
 
-    Raises InputError when the input lacks deficit, position or grades, or no dialogue in it can be scored.
+    ``output``: also one row a dialogue; ``origin``: what they come from besides the input, for its metadata. Raises
+    InputError when the input lacks deficit, position or grades, or no dialogue in it can be scored.
     """
     config = config or EmpaConfig()
     source = TrajectoryFile.open(inputs, needs=NEEDS)
@@ -53,7 +64,30 @@ def evaluate_empa(
             f"No dialogue of {source.where} can be scored: {scores.counts['broken_dialogues']} broke and"
             f" {scores.counts['unjudged_dialogues']} have turns without a position. Run first: dialrl judge"
         )
-    return StageSummary("evaluate empa", None, scores.all_counts(), _figures(scores, config), scores.warnings())
+    if output is not None:
+        files = [shard.path for shard in source.shards]
+        results = ItemResults("empa", COLUMNS, _rows(scores), origin or {})
+        results.write(output, files, config, overwrite=overwrite)
+    return StageSummary("evaluate empa", output, scores.all_counts(), _figures(scores, config), scores.warnings())
+
+
+def _rows(scores: Scores) -> list[dict[str, Any]]:
+    index_D9, success_D = np.concatenate(scores.index_D9), np.concatenate(scores.success_D)
+    turns_D = np.concatenate(scores.turns_D)
+    return [
+        {
+            "scenario_id": scenario,
+            "item": dialogue,
+            "score": float(epm_q(index_9)),
+            "status": "scored",
+            "success": bool(success),
+            "turns": int(turns),
+            **_named(INDICES, index_9),
+        }
+        for scenario, dialogue, index_9, success, turns in zip(
+            scores.scenarios, scores.dialogues, index_D9, success_D, turns_D, strict=True
+        )
+    ]
 
 
 def _figures(scores: Scores, config: EmpaConfig) -> dict[str, Any]:
@@ -77,7 +111,7 @@ def _figures(scores: Scores, config: EmpaConfig) -> dict[str, Any]:
             "epm_q": _detectable(standard_error(score_B), config),
             "success_rate": _detectable(max(standard_error(drawn[:, 10]), _wilson_error(success_D)), config),
         },
-        "settings": config.semantic_values(),
+        "settings": config.scoring,
         "known_flaws": list(KNOWN_FLAWS),
     }
 

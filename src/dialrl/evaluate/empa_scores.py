@@ -27,6 +27,7 @@ class Scores:
     turns_D: list[Floats] = field(default_factory=list)
     success_D: list[Flags] = field(default_factory=list)
     scenarios: list[str] = field(default_factory=list)
+    dialogues: list[str] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)
 
     def add(self, table: pa.Table, config: EmpaConfig) -> None:
@@ -39,6 +40,8 @@ class Scores:
         first_rows = batch.layout.dialogue_start[:-1][scored_D]
         name = "scenario_id" if batch.has("scenario_id") else "group_id"
         self.scenarios += table[name].take(first_rows).to_pylist()
+        groups, samples = (table[key].take(first_rows).to_pylist() for key in ("group_id", "sample"))
+        self.dialogues += [f"{group}/{sample}" for group, sample in zip(groups, samples, strict=True)]
         self.index_D9.append(index_table(turns, config.epsilon))
         self.turns_D.append(np.diff(turns.dialogue_start).astype(np.float64))
         self.success_D.append(self._succeeded(batch, turns, scored_D, config))

@@ -13,6 +13,8 @@ from dialrl.endpoint.settings import CallsConfig
 from dialrl.evaluate.asking_config import AskingConfig
 from dialrl.rollout.config import RolloutConfig
 
+WHY = "the column 'error' of the dialogues beside it says why (dialrl inspect), --overwrite holds all of them again"
+
 
 @contextmanager
 def dialogues_place(output: Path | None) -> Iterator[Path]:

@@ -15,7 +15,7 @@ from dialrl.errors import UsageError
 from dialrl.evaluate.answer_store import check_failures
 from dialrl.evaluate.benchmark_config import SageConfig
 from dialrl.evaluate.respondent import with_asking
-from dialrl.evaluate.rolled_out import dialogues_place, rollout_of
+from dialrl.evaluate.rolled_out import WHY, dialogues_place, rollout_of
 from dialrl.evaluate.sage import score_conversations
 from dialrl.evaluate.sage_conversations import band, read_conversations
 from dialrl.evaluate.stored import Stored
@@ -84,7 +84,7 @@ def run_sage(
         "temperature": 1.0 if config.temperature is None else config.temperature,
     }
     asked = with_asking(summary, config, policy.digest, rolled.figures.get("calls", {}), told)
-    return check_failures(asked, len(failed), len(profiles), config.max_failed)
+    return check_failures(asked, len(failed), len(profiles), config.max_failed, advice=WHY)
 
 
 def _rollout(questions: Path, users: int, config: SageConfig) -> Any:
