@@ -34,7 +34,7 @@ class StudyConfig(StageConfig):
     presets: tuple[str, ...] = semantic(
         (
             "mica", "mapo", "turn-only", "group-only", "batch-only", "grpo", "dr-grpo", "rloo", "reinforce++",
-            "reinforce++-baseline",
+            "reinforce++-baseline", "mt-grpo", "gigpo",
         ),
         min_length=1, help="Estimators compared; those that need a belief do not apply here.",
     )  # fmt: skip

@@ -23,6 +23,8 @@ from dialrl.trajectory.layout import floats
 from dialrl.trajectory.lineage import Lineage
 from dialrl.trajectory.schema import KEYS
 
+_STATE = ("deficit", "position")  # what the anchor below reads
+
 
 class Credit:
     """Judge and estimator of one run: ``advantages`` of a batch of dialogues."""
@@ -41,7 +43,7 @@ class Credit:
         returns = ReturnsWork(
             judged.column_names, self._channels, self._returns, lambda names: iter([judged.select(names)])
         )
-        table = pa.table({**{key: judged[key] for key in KEYS}, **returns.columns(judged)})
+        table = pa.table({**{name: judged[name] for name in (*KEYS, *_STATE)}, **returns.columns(judged)})
         work = AdvantageWork(self._terms, self._origin, self._advantage, lambda names: iter([table.select(names)]))
         return floats(pa.chunked_array([work.columns(table)["advantage"]]))
 
@@ -86,8 +88,8 @@ def returns_config(config: FastConfig) -> ReturnsConfig:
 
 
 def advantage_config(config: FastConfig) -> AdvantageConfig:
-    """The options of ``dialrl advantage`` in a run."""
-    return AdvantageConfig(preset=config.preset, gamma=config.gamma, min_std=config.min_std)
+    """The options of ``dialrl advantage`` in a run; states (gigpo) are told apart by what the judge saw so far."""
+    return AdvantageConfig(preset=config.preset, gamma=config.gamma, min_std=config.min_std, anchor="position")
 
 
 def judge_seed(run_seed: int, iteration: int, scenario_id: str, sample: int) -> int:
