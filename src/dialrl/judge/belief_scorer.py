@@ -60,6 +60,12 @@ class BeliefScorer:
         """The header of a reply."""
         return self.template.encode(self.template.generation_prompt_text)
 
+    def warnings(self) -> tuple[str, ...]:
+        """What was chosen that costs time."""
+        if self.packed or self._options.method != "auto":
+            return ()
+        return ("This model cannot be branched: every prefix was computed with every answer, one by one.",)
+
     def encode(self, alias: str) -> GoldAlias:
         """Wrapper and answer as tokens; a think block that the template opens itself is not opened again."""
         wrapper = self._options.wrapper
