@@ -2,12 +2,19 @@
 
 import json
 
+import pyarrow as pa
 import pytest
+from tests.trajectory_files import turns, write
 
-from dialrl.errors import OutputExistsError, UsageError
+from dialrl.errors import InputError, OutputExistsError, UsageError
 from dialrl.train.config import PipelineConfig, TrainConfig
+from dialrl.train.damage import check_damage
 from dialrl.train.retention import keep_best, prune
 from dialrl.train.run_directory import RunDirectory, read_json, read_pipeline_file, remove_directory
+from dialrl.trajectory.lineage import InputFile, StageRecord
+from dialrl.trajectory.reader import TrajectoryFile, file_digest
+from dialrl.trajectory.transform import transform
+from dialrl.update.policy_directory import Manifest
 
 
 def pipeline(**sections):
@@ -181,3 +188,69 @@ def test_metrics_of_all_iterations_stand_in_one_file_a_line_each(tmp_path):
     scores = [json.loads(line)["score"] for line in (run.path / "evaluations.jsonl").read_text().splitlines()]
     assert scores == [0.0, 1.0, 2.0]
     assert read_json(run.iteration(1).metrics) == {"iteration": 1}
+
+
+# damage -------------------------------------------------------------------------------------------------------------
+
+
+def finished(path):
+    """A run directory with one whole iteration: four files that name each other, a policy, records."""
+    run = prepared(path)
+    folder = run.iteration(0)
+    folder.path.mkdir()
+    write(folder.rollout, turns(2, scenario_id="s"))
+    for before, after, column in (
+        (folder.rollout, folder.judge, "kl"), (folder.judge, folder.returns, "reward"),
+        (folder.returns, folder.advantage, "advantage"),
+    ):  # fmt: skip
+        made_slim(before, after, column)
+    folder.policy.mkdir()
+    weights = b'{"w": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}}'
+    (folder.policy / "w.safetensors").write_bytes(len(weights).to_bytes(8, "little") + weights + b"1234")
+    inputs = (InputFile("advantage.parquet", file_digest(folder.advantage)),)
+    Manifest("sha256:x", parent=None, inputs=inputs).write(folder.policy)
+    folder.metrics.write_text("{}")
+    return run
+
+
+def made_slim(before, after, column):
+    stage = after.stem
+    transform(
+        TrajectoryFile.open(before), after, stage=stage, adds=[column], reads=(),
+        compute=lambda table: {column: pa.array([0.5] * table.num_rows)}, record=lambda: StageRecord(stage), slim=True,
+    )  # fmt: skip
+
+
+def test_a_whole_run_is_not_damaged(tmp_path):
+    check_damage(finished(tmp_path / "run"))
+
+
+def cut(file):
+    file.write_bytes(file.read_bytes()[:-3])
+
+
+def swap_a_byte(file):
+    content = bytearray(file.read_bytes())
+    content[10] ^= 255
+    file.write_bytes(content)
+
+
+@pytest.mark.parametrize(
+    ("name", "harm", "said"),
+    [
+        ("advantage.parquet", cut, "truncated"),
+        ("advantage.parquet", swap_a_byte, "the policy beside it was trained on sha256:"),
+        ("returns.parquet", swap_a_byte, "that file now has sha256:"),
+        ("judge.parquet", cut, "judge.parquet"),
+        ("rollout.parquet", lambda file: file.unlink(), "completes 'rollout.parquet', which is not there"),
+        ("metrics.json", lambda file: file.write_text('{"score": 0.'), "metrics.json"),
+        ("policy/manifest.json", lambda file: file.write_text(""), "manifest.json"),
+        ("policy/w.safetensors", cut, "not those its header tells of"),
+    ],
+)
+def test_damage_in_a_finished_iteration_is_named_with_what_to_do(tmp_path, name, harm, said):
+    run = finished(tmp_path / "run")
+    harm(run.iteration(0).path / name)
+    with pytest.raises(InputError, match=r"is damaged in .*Put the file back, or remove '.*0000'") as refused:
+        check_damage(run)
+    assert said in str(refused.value)

@@ -11,7 +11,7 @@ import pytest
 
 from dialrl.advantage.stage import compute_advantages
 from dialrl.config import merged
-from dialrl.errors import FailureThresholdError, OutputExistsError, UsageError
+from dialrl.errors import FailureThresholdError, InputError, OutputExistsError, UsageError
 from dialrl.judge.stage import judge_dialogues
 from dialrl.returns.stage import compute_returns
 from dialrl.rollout.policy import open_policy
@@ -110,6 +110,7 @@ def test_a_run_holds_its_trajectories_metrics_and_kept_policies(unbroken):
     assert scores == sorted(set(scores))
     assert (run / "best" / "manifest.json").read_bytes() == (run / "0002" / "policy" / "manifest.json").read_bytes()
     assert not (run / "best" / "trainer").exists()
+    assert json.loads((run / "best.json").read_text()) == {"iteration": 2, "score": scores[-1]}
 
 
 def test_a_run_twice_is_the_same_run(policy, tmp_path, unbroken):
@@ -118,6 +119,17 @@ def test_a_run_twice_is_the_same_run(policy, tmp_path, unbroken):
     assert_equal_runs(tmp_path / "run", contents(unbroken[0]))
     assert [record["iteration"] for record in seen] == [0, 1, 2]
     assert [record["evaluation"] is not None for record in seen] == [False, True, True]
+
+
+def test_where_nothing_was_better_the_policy_of_the_start_is_the_best(policy, tmp_path):
+    frozen = pipeline(policy, train={"iterations": 1, "evaluate_every": 1}, update={"learning_rate": 1e-12})
+    run = tmp_path / "run"
+    train(frozen, run)
+    assert json.loads((run / "best.json").read_text())["iteration"] == -1
+    assert open_policy(run / "best").digest == open_policy(policy).digest
+    before = contents(run)
+    train(frozen, run, resume=True)
+    assert_equal_runs(run, before)
 
 
 # kills --------------------------------------------------------------------------------------------------------------
@@ -170,10 +182,24 @@ def test_a_finished_run_is_resumed_without_doing_anything(policy, tmp_path, unbr
     assert_equal_runs(run, contents(unbroken[0]))
 
 
+def test_a_run_whose_finished_files_were_damaged_is_not_resumed(policy, tmp_path, unbroken):
+    run = shutil.copytree(unbroken[0], tmp_path / "run")
+    damaged = run / "0000" / "judge.parquet"
+    damaged.write_bytes(damaged.read_bytes()[:-9])
+    with pytest.raises(InputError, match=r"damaged in '.*0000/advantage.parquet'.*judge.parquet"):
+        train(pipeline(policy), run, resume=True)
+    for number in range(3):
+        shutil.rmtree(run / f"{number:04d}")
+    shutil.rmtree(run / "best")
+    train(pipeline(policy), run, resume=True)
+    assert_equal_runs(run, contents(unbroken[0]))
+
+
 def test_metrics_that_a_kill_left_ungathered_are_gathered(policy, tmp_path, unbroken):
     run = shutil.copytree(unbroken[0], tmp_path / "run")
     (run / "metrics.jsonl").write_text("")
-    shutil.copytree(run / "0002" / "policy", run / "0000" / "policy")  # was to be pruned
+    stale = shutil.copytree(run / "0002" / "policy", run / "0000" / "policy") / "manifest.json"  # was to be pruned
+    stale.write_text(json.dumps({**json.loads(stale.read_text()), "inputs": []}))
     train(pipeline(policy), run, resume=True)
     assert_equal_runs(run, contents(unbroken[0]))
 

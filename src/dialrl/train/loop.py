@@ -21,7 +21,8 @@ from dialrl.rollout.stage import Policy, roll_out
 from dialrl.summary import StageSummary
 from dialrl.train.check import check_pipeline
 from dialrl.train.config import PipelineConfig
-from dialrl.train.retention import keep_best, prune
+from dialrl.train.damage import check_damage
+from dialrl.train.retention import keep_best, keep_start, prune
 from dialrl.train.run_directory import IterationFolder, RunDirectory, read_json, write_json
 from dialrl.train.tracking import MetricsSink, find_sink, numbers
 from dialrl.trajectory.reader import TrajectoryFile
@@ -48,6 +49,7 @@ def train(
     directory = RunDirectory(run)
     with directory.in_use():
         directory.prepare(pipeline, overwrite=overwrite, resume=resume)
+        check_damage(directory)
         sink = open_sink(run, pipeline.model_dump(mode="json"))
         try:
             return Training(pipeline, directory, progress, watch, sink).run()
@@ -79,6 +81,7 @@ class Training:
             self.sink.record(number + 1, numbers(seen))  # of a resumed run again: the same figures at the same step
             self.watch(seen)
         self._tidy(self.pipeline.train.iterations - 1)
+        keep_start(self.directory, self.start)
         return self._summary()
 
     def _record_start(self) -> None:

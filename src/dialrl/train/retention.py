@@ -1,11 +1,18 @@
-"""Which policies of a run are kept: the latest, every Nth, the best, what a resume needs. Trajectories all stay."""
+"""Which policies of a run are kept: the latest, every Nth, the best, what a resume needs. Trajectories all stay.
+
+``best.json`` always says which policy is the best so far; ``best/`` holds it once a trained one is, and at the end of
+the run in any case.
+"""
 
 import shutil
 from pathlib import Path
 
+from dialrl.model.digest import policy_digest
+from dialrl.model.loading import model_directory
 from dialrl.train.config import TrainConfig
 from dialrl.train.run_directory import IterationFolder, RunDirectory, read_json, remove_directory
 from dialrl.trajectory.atomic import sync
+from dialrl.update.policy_directory import Manifest, atomic_directory
 
 
 def prune(run: RunDirectory, config: TrainConfig, latest: int) -> None:
@@ -19,7 +26,8 @@ def prune(run: RunDirectory, config: TrainConfig, latest: int) -> None:
 
 def _is_kept(number: int, config: TrainConfig, latest: int, resumable: int) -> bool:
     regular = config.keep_every > 0 and (number + 1) % config.keep_every == 0
-    return number > latest - config.keep_last or number == resumable or regular
+    needed = max(config.keep_last, config.lag + 1)  # a run that goes on rolls out with the policy ``lag`` before the last
+    return number > latest - needed or number == resumable or regular
 
 
 def keep_best(run: RunDirectory, folder: IterationFolder) -> bool:
@@ -30,6 +38,22 @@ def keep_best(run: RunDirectory, folder: IterationFolder) -> bool:
         return False
     _copy_policy(folder.policy, run.best)
     return True
+
+
+def keep_start(run: RunDirectory, start: str | Path) -> None:
+    """At the end of a run in which nothing was better than the policy it started from: that one in ``best/``."""
+    if not run.best_record.is_file() or read_json(run.best_record)["iteration"] >= 0 or run.best.exists():
+        return
+    if (Path(start) / "manifest.json").is_file():
+        _copy_policy(Path(start), run.best)
+        return
+    source = model_directory(start)
+    with atomic_directory(run.best, overwrite=False) as folder:
+        (folder / "model").mkdir()
+        for file in source.iterdir():
+            if file.is_file():
+                shutil.copy(file, folder / "model" / file.name)
+        Manifest(policy_digest(source), parent=None).write(folder)
 
 
 def _copy_policy(source: Path, target: Path) -> None:

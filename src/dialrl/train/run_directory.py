@@ -3,7 +3,7 @@
     runs/demo/pipeline.yaml                       the resolved configuration
     runs/demo/0003/{rollout,judge,returns,advantage}.parquet, policy/, metrics.json, evaluation.json
     runs/demo/metrics.jsonl, evaluations.jsonl    the same, one line an iteration
-    runs/demo/best/                               the policy with the best held-out score
+    runs/demo/best.json, best/                    which policy has the best held-out score; that policy
 
 The Makefile chain uses the same layout. Not here: the loop.
 """
@@ -80,6 +80,11 @@ class RunDirectory:
         return self.path / "best"
 
     @property
+    def best_record(self) -> Path:
+        """Which policy is the best so far, with its score; iteration -1 is the one the run started from."""
+        return self.path / "best.json"
+
+    @property
     def base(self) -> IterationFolder:
         """Where the evaluation of the starting policy lies."""
         return IterationFolder(self.path / "base", -1)
@@ -139,10 +144,15 @@ class RunDirectory:
         shutil.rmtree(self.path)
 
     def collect(self) -> None:
-        """Write ``metrics.jsonl`` and ``evaluations.jsonl`` anew from the iterations' own files."""
+        """Write ``metrics.jsonl``, ``evaluations.jsonl``, ``best.json`` anew from the iterations' own files."""
         folders = list(self.iterations())
         self._write_lines("metrics.jsonl", [f.metrics for f in folders])
         self._write_lines("evaluations.jsonl", [f.evaluation for f in (self.base, *folders)])
+        evaluated = [folder for folder in (self.base, *folders) if folder.evaluation.is_file()]
+        if evaluated:
+            best = max(evaluated, key=lambda folder: (read_json(folder.evaluation)["score"], -folder.number))
+            score = read_json(best.evaluation)["score"]
+            write_json(self.best_record, {"iteration": best.number, "score": score})
 
     def _write_lines(self, name: str, files: list[Path]) -> None:
         lines = [json.dumps(read_json(file)) + "\n" for file in files if file.is_file()]
