@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import model_validator
 
@@ -23,11 +23,25 @@ _FROM_ROLLOUT = (
 _FROM_JUDGE = ("judge", "judge_options", "stop")
 
 
+class Devices(StageConfig):
+    """Devices of their own for the two halves of the loop."""
+
+    rollout: str = operational(help="Device of the engine that rolls out and evaluates, such as cuda:0.")
+    update: str = operational(help="Device of the update, or one for each of its processes: cuda:1,cuda:2.")
+
+
 class TrainConfig(StageConfig):
     """The loop: how long, how often to evaluate and save, what to keep."""
 
     iterations: int = semantic(60, ge=1, help="Iterations: rollout, judge, returns, advantage, update.")
     evaluate_every: int = semantic(10, ge=0, help="Iterations between evaluations on held-out scenarios; 0: none.")
+    lag: int = semantic(
+        0, ge=0, le=1, help="1: the next rollout runs while an update does, by the policy before that update."
+    )
+    devices: Literal["shared"] | Devices = operational(
+        "shared",
+        help="shared: as rollout.device and update.device say; or one each: {rollout: cuda:0, update: cuda:1}.",
+    )
     save_every: int = operational(
         5, ge=1, help="Iterations between saves of the trainer state (resume replays the rest)."
     )
@@ -66,6 +80,27 @@ class PipelineConfig(StageConfig):
             )
         return self
 
+    @model_validator(mode="after")
+    def _takes_files_of_its_own_lag(self) -> "PipelineConfig":
+        limit = self.update.max_lag
+        if limit is not None and limit < self.train.lag:
+            raise ValueError(f"update.max_lag {limit} would refuse every file of a run with train.lag {self.train.lag}")
+        return self
+
+    def on_its_devices(self) -> "PipelineConfig":
+        """The pipeline with ``train.devices`` written into its sections; several devices are as many processes."""
+        devices = self.train.devices
+        if not isinstance(devices, Devices):
+            return self
+        processes = max(self.update.processes, len(devices.update.split(",")))
+        return self.model_copy(
+            update={
+                "rollout": self.rollout.updated(device=devices.rollout),
+                "evaluate": self.evaluate.updated(device=devices.rollout),
+                "update": self.update.updated(device=devices.update, processes=processes),
+            }
+        )
+
     def identity(self) -> dict[str, Any]:
         """Everything the run's result depends on; the length of a run with a constant learning rate may grow."""
         sections = {name: getattr(self, name) for name in type(self).model_fields if name != "policy"}
@@ -75,6 +110,14 @@ class PipelineConfig(StageConfig):
         if self.update.schedule == "constant" and not self.update.warmup_steps:
             del values["train.iterations"]
         return values
+
+
+def update_config(pipeline: PipelineConfig) -> UpdateConfig:
+    """The section ``update``; files as old as the run's lag are expected, older ones refused."""
+    update = pipeline.update
+    return (
+        update if update.max_lag is not None or not pipeline.train.lag else update.updated(max_lag=pipeline.train.lag)
+    )
 
 
 def evaluation_values(values: Mapping[str, Any]) -> dict[str, Any]:

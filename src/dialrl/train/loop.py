@@ -5,6 +5,7 @@ and replays the stored advantage files after it, so a killed run ends like the u
 """
 
 import time
+from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,14 +20,15 @@ from dialrl.returns.stage import compute_returns
 from dialrl.rollout.policy import deliver, open_policy
 from dialrl.rollout.stage import Policy, roll_out
 from dialrl.summary import StageSummary
+from dialrl.train.beside import beside
 from dialrl.train.check import check_pipeline
-from dialrl.train.config import PipelineConfig
+from dialrl.train.config import PipelineConfig, update_config
 from dialrl.train.damage import check_damage
 from dialrl.train.retention import keep_best, keep_start, prune
 from dialrl.train.run_directory import IterationFolder, RunDirectory, read_json, write_json
 from dialrl.train.tracking import MetricsSink, find_sink, numbers
 from dialrl.trajectory.reader import TrajectoryFile
-from dialrl.update.trainer import Trainer
+from dialrl.update.trainers import PolicyTrainer, open_trainer
 
 Watch = Callable[[dict[str, Any]], None]
 
@@ -44,6 +46,7 @@ def train(
 
     Raises UsageError for a used directory or, on ``resume``, another configuration, and whatever a stage raises.
     """
+    pipeline = pipeline.on_its_devices()
     open_sink = find_sink(pipeline.train.track)
     check_pipeline(pipeline)
     directory = RunDirectory(run)
@@ -66,20 +69,21 @@ class Training:
     progress: Progress
     watch: Watch
     sink: MetricsSink
+    _seconds: dict[int, dict[str, float]] = field(default_factory=lambda: defaultdict(dict), init=False)
     _policy: Policy | None = field(default=None, init=False)
     _policy_place: str | Path | None = field(default=None, init=False)
 
     def run(self) -> StageSummary:
         self._evaluate(self.directory.base, self.start)
         first, source = self._restart()
-        trainer = Trainer.open(source, self.pipeline.update, total_steps=self.pipeline.train.iterations)
-        self._record_start()
-        for number in range(self.pipeline.train.iterations):
-            if number >= first:
-                self._iterate(trainer, self.directory.iteration(number))
-            seen = self._seen(self.directory.iteration(number))
-            self.sink.record(number + 1, numbers(seen))  # of a resumed run again: the same figures at the same step
-            self.watch(seen)
+        with open_trainer(source, update_config(self.pipeline), self.pipeline.train.iterations) as trainer:
+            self._record_start()
+            for number in range(self.pipeline.train.iterations):
+                if number >= first:
+                    self._iterate(trainer, self.directory.iteration(number))
+                seen = self._seen(self.directory.iteration(number))
+                self.sink.record(number + 1, numbers(seen))  # of a resumed run again: the same figures, the same step
+                self.watch(seen)
         self._tidy(self.pipeline.train.iterations - 1)
         keep_start(self.directory, self.start)
         return self._summary()
@@ -106,14 +110,24 @@ class Training:
         done = [folder for folder in done if folder.number < self.pipeline.train.iterations]
         return (done[-1].number + 1, done[-1].policy) if done else (0, self.start)
 
-    def _iterate(self, trainer: Trainer, folder: IterationFolder) -> None:
-        seconds: dict[str, float] = {}
-        self._make_files(folder, seconds)
-        update = _timed(seconds, "update", lambda: self._update(trainer, folder))
+    def _iterate(self, trainer: PolicyTrainer, folder: IterationFolder) -> None:
+        seconds = self._seconds[folder.number]
+        if "advantage" not in seconds:  # else made beside the update before
+            self._make_files(folder, seconds)
+        update = self._update_beside_rollout if self.pipeline.train.lag else self._update
+        figures = update(trainer, folder)
         _timed(seconds, "evaluate", lambda: self._evaluate_when_due(folder))
         if not folder.metrics.is_file():
-            write_json(folder.metrics, self._metrics(folder, update, seconds))
+            write_json(folder.metrics, self._metrics(folder, figures, seconds))
         self._tidy(folder.number)
+
+    def _update_beside_rollout(self, trainer: PolicyTrainer, folder: IterationFolder) -> dict[str, Any]:
+        """The update, in a thread of its own (shown by nothing) while the files of the next iteration are made."""
+        with beside(lambda: self._update(trainer, folder, SILENT), trainer.cancel) as update:
+            if folder.number + 1 < self.pipeline.train.iterations:
+                following = self.directory.iteration(folder.number + 1)
+                self._make_files(following, self._seconds[following.number])
+        return update.result()
 
     def _make_files(self, folder: IterationFolder, seconds: dict[str, float]) -> None:
         """The iteration's four trajectory files; those that are complete are left as they are."""
@@ -133,15 +147,17 @@ class Training:
             lambda: compute_advantages(folder.returns, folder.advantage, pipeline.advantage, **kept),
         )
 
-    def _roll_out(self, folder: IterationFolder) -> StageSummary:
+    def _roll_out(self, folder: IterationFolder) -> StageSummary | None:
+        place = self._before(folder)
+        if folder.rollout.is_file() and isinstance(place, Path) and not place.exists():
+            return None  # made before this run was resumed; the policy that spoke in it is not kept
         config = self.pipeline.rollout.updated(iteration=folder.number)
-        return roll_out(
-            self._policy_of(self._before(folder)), folder.rollout, config, resume=True, progress=self.progress
-        )
+        return roll_out(self._policy_of(place), folder.rollout, config, resume=True, progress=self.progress)
 
     def _before(self, folder: IterationFolder) -> str | Path:
-        """The policy that holds the dialogues of an iteration."""
-        return self.start if folder.number == 0 else self.directory.iteration(folder.number - 1).policy
+        """The policy that holds the dialogues of an iteration: with a lag not the latest, which is made meanwhile."""
+        number = folder.number - 1 - self.pipeline.train.lag
+        return self.start if number < 0 else self.directory.iteration(number).policy
 
     def _scorer(self, folder: IterationFolder) -> str | Path:
         """Whose belief the judge information-gain asks for: a frozen scorer is the policy the run starts from."""
@@ -164,8 +180,14 @@ class Training:
         self._policy_place = place
         return self._policy
 
-    def _update(self, trainer: Trainer, folder: IterationFolder) -> dict[str, Any]:
-        metrics = trainer.step_file(folder.advantage, self.progress)
+    def _update(
+        self, trainer: PolicyTrainer, folder: IterationFolder, progress: Progress | None = None
+    ) -> dict[str, Any]:
+        seconds = self._seconds[folder.number]
+        return dict(_timed(seconds, "update", lambda: self._step(trainer, folder, progress or self.progress)))
+
+    def _step(self, trainer: PolicyTrainer, folder: IterationFolder, progress: Progress) -> dict[str, Any]:
+        metrics = trainer.step_file(folder.advantage, progress)
         last = folder.number + 1 == self.pipeline.train.iterations
         due = last or (folder.number + 1) % self.pipeline.train.save_every == 0
         if folder.has_policy and (folder.has_trainer_state or not due):

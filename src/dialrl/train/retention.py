@@ -26,7 +26,7 @@ def prune(run: RunDirectory, config: TrainConfig, latest: int) -> None:
 
 def _is_kept(number: int, config: TrainConfig, latest: int, resumable: int) -> bool:
     regular = config.keep_every > 0 and (number + 1) % config.keep_every == 0
-    needed = max(config.keep_last, config.lag + 1)  # a run that goes on rolls out with the policy ``lag`` before the last
+    needed = max(config.keep_last, config.lag + 1)  # what goes on rolls out with an older one
     return number > latest - needed or number == resumable or regular
 
 
