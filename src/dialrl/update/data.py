@@ -16,6 +16,7 @@ from dialrl.errors import InputError, NumericalError
 from dialrl.model.packing import TokenSequence
 from dialrl.trajectory.reader import TrajectoryFile
 from dialrl.update.config import UpdateConfig
+from dialrl.update.held_out import refuse_held_out
 from dialrl.update.sampling import rollout_details, sampling_temperature
 from dialrl.update.selection import TurnSelection
 from dialrl.update.sequences import DialogueSequence, Limits, build_sequences, flat_logprobs
@@ -103,6 +104,7 @@ def read_training_data(source: TrajectoryFile, config: UpdateConfig, limits: Lim
     """
     details = rollout_details(source.lineage)
     _check_columns(source)
+    refuse_held_out(source)
     columns = [name for name in TURN_COLUMNS if name in source.names]
     selection = TurnSelection(config, step, has_advantages="advantage" in columns)
     pools = _Pools()
