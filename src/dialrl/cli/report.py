@@ -16,7 +16,7 @@ def register(app: typer.Typer, name: str, entry: Entry) -> None:
         help="Write one page that shows runs and trajectory files: learning curves, credit, health, cost, and every"
         " dialogue with its grades, rewards and advantages. It needs no network.",
         config=ReportConfig,
-        inputs="Run directories, trajectory files, or folders of shards.",
+        inputs="Run directories, trajectory files, folders of shards, or studies of dialrl lab.",
         output="required",
         panel=entry.panel,
     )

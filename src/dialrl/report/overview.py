@@ -7,13 +7,15 @@ from typing import Any
 from dialrl.report import run_figures
 from dialrl.report.file_figures import FileFigures
 from dialrl.report.sources import DialogueSet, Run
+from dialrl.report.study import Study
 
 Card = dict[str, str]
 
 
-def cards(runs: Sequence[Run], files: Sequence[FileFigures]) -> list[Card]:
+def cards(runs: Sequence[Run], files: Sequence[FileFigures], studies: Sequence[Study] = ()) -> list[Card]:
     """Name, value and a note, in the order they are shown."""
-    found = [card for run in runs for card in _run_cards(run, several=len(runs) > 1)]
+    found = [card for study in studies for card in _study_cards(study, several=len(studies) > 1)]
+    found += [card for run in runs for card in _run_cards(run, several=len(runs) > 1)]
     if not runs:
         found += [_file_card(figures) for figures in files]
     return found
@@ -52,6 +54,17 @@ def _file_card(figures: FileFigures) -> Card:
     counts = figures.counts
     note = f"{counts['groups']:,} groups, {counts['turns']:,} turns"
     return _card(figures.name, f"{counts['dialogues']:,} dialogues", note)
+
+
+def _study_cards(study: Study, *, several: bool) -> list[Card]:
+    """The best preset of each setting."""
+    start, found = f"{study.name}: " if several else "", []
+    for setting in study.settings:
+        here = [cell for cell in study.cells if cell.setting == setting]
+        best = max(here, key=lambda cell: cell.final)
+        note = f"share {best.final:.3f}, best of {len(here)} presets on {len(best.runs)} seeds"
+        found.append(_card(f"{start}{setting}", best.preset, note))
+    return found
 
 
 def _interval(row: dict[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""What ``dialrl report`` was given, sorted out: run directories, and the trajectory files whose dialogues are shown.
+"""What ``dialrl report`` was given, sorted out: run directories, studies, and the trajectory files that are shown.
 
 Of a run these are the evaluation of its starting policy, the latest evaluation, and the latest training file. Not here:
 what is computed from them (``run_figures``, ``file_figures``).
@@ -13,6 +13,7 @@ from typing import Any
 
 from dialrl.config import read_yaml
 from dialrl.errors import InputError, MissingInputError, UsageError
+from dialrl.report.study import Study, study_at
 from dialrl.trajectory.reader import TrajectoryFile
 
 TRAJECTORIES = ("advantage.parquet", "returns.parquet", "judge.parquet", "rollout.parquet")
@@ -64,6 +65,7 @@ class Given:
 
     runs: list[Run] = field(default_factory=list)
     sets: list[DialogueSet] = field(default_factory=list)
+    studies: list[Study] = field(default_factory=list)
 
 
 def sort_out(inputs: Sequence[Path]) -> Given:
@@ -79,6 +81,8 @@ def sort_out(inputs: Sequence[Path]) -> Given:
             run = Run(name, path)
             given.runs.append(run)
             given.sets += _sets_of(run, several=len(inputs) > 1)
+        elif (study := study_at(path, name)) is not None:
+            given.studies.append(study)
         else:
             given.sets.append(DialogueSet(name, TrajectoryFile.open(path)))
     return given

@@ -14,6 +14,7 @@ from dialrl.report.file_figures import FileFigures, file_figures
 from dialrl.report.overview import cards, warnings
 from dialrl.report.page import plotting_library, render
 from dialrl.report.sources import DialogueSet, Given, sort_out
+from dialrl.report.study_charts import study_charts, study_tables
 from dialrl.report.vocabulary import pieces
 from dialrl.summary import StageSummary
 from dialrl.trajectory.atomic import write_text
@@ -28,7 +29,7 @@ def report(
     overwrite: bool = False,
     progress: Progress = SILENT,
 ) -> StageSummary:
-    """Write the page about ``inputs`` (run directories, trajectory files) to ``output``.
+    """Write the page about ``inputs`` (run directories, trajectory files, studies of the laboratory) to ``output``.
 
     Raises OutputExistsError, MissingExtraError without the extra ``report``, and what opening the inputs raises.
     """
@@ -42,13 +43,15 @@ def report(
         figures.append(file_figures(one))
         sets.append(list(dialogues_of(one, config, budget)))
         progress.advance()
-    title = config.title or ", ".join(run.name for run in given.runs) or ", ".join(one.name for one in given.sets)
-    charts = [*run_charts(given.runs), *file_charts(figures)]
+    named = given.runs or given.studies or given.sets
+    title = config.title or ", ".join(one.name for one in named)
+    charts = [*study_charts(given.studies), *run_charts(given.runs), *file_charts(figures)]
     content = {
         "title": title,
-        "cards": cards(given.runs, figures),
+        "cards": cards(given.runs, figures, given.studies),
         "warnings": warnings(given.runs, given.sets),
         "charts": [chart.to_json() for chart in charts],
+        "tables": study_tables(given.studies),
         "sets": [_described(one, f, len(shown)) for one, f, shown in zip(given.sets, figures, sets, strict=True)],
         "pieces": pieces(given.runs, budget.seen),
     }
@@ -85,4 +88,6 @@ def _summary(
         if number:
             lines.append(f"{number} dialogues show no {what}; {flag} N takes more.")
     counts = {"runs": len(given.runs), "files": len(given.sets), "charts": charts, "dialogues": sum(shown)}
+    if given.studies:
+        counts["studies"] = len(given.studies)
     return StageSummary("report", output, {**counts, "bytes": output.stat().st_size}, warnings=tuple(lines))

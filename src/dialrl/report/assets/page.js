@@ -76,6 +76,16 @@ function chartsPage() {
     const figures = content.charts.filter((chart) => chart.section === section).map(chartFigure);
     page.append(element("h2", {}, section), element("div", { class: "charts" }, ...figures));
   }
+  if (content.tables.length) page.append(element("h2", {}, "Tables"), ...content.tables.map(tableFigure));
+}
+
+/** A table of texts; the first column names the row. */
+function tableFigure(table) {
+  const head = element("tr", {}, ...table.columns.map((name) => element("th", { scope: "col" }, name)));
+  const cell = (text, place) => element(place ? "td" : "th", place ? {} : { scope: "row" }, text);
+  const rows = table.rows.map((row) => element("tr", {}, ...row.map(cell)));
+  const body = element("table", {}, element("thead", {}, head), element("tbody", {}, ...rows));
+  return element("figure", { class: "table" }, element("h3", {}, table.title), element("p", { class: "caption" }, table.caption), element("div", { class: "scroll" }, body));
 }
 
 function chartFigure(chart) {

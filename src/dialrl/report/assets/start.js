@@ -3,7 +3,8 @@
 const VIEWS = ["charts", "dialogues", "sides"];
 const begun = {};
 
-async function show(view) {
+async function show(asked) {
+  const view = content.sets.length ? asked : "charts"; // a study alone has no dialogues
   state.view = view;
   for (const name of VIEWS) byId(name).hidden = name !== view;
   document.querySelectorAll("nav button").forEach((tab) => tab.setAttribute("aria-selected", String(tab.dataset.view === view)));
@@ -62,7 +63,7 @@ async function onKey(event) {
     if (event.key === "Escape" || event.key === "Enter") event.target.blur();
     return;
   }
-  if (event.key === "/") {
+  if (event.key === "/" && content.sets.length) {
     event.preventDefault();
     await show("dialogues");
     byId("search").focus();
@@ -102,6 +103,7 @@ listen();
 fillControls();
 chartsPage();
 byId("sides").dataset.files = content.sets.length;
+document.querySelector('[data-view="dialogues"]').hidden = content.sets.length < 1;
 document.querySelector('[data-view="sides"]').hidden = content.sets.length < 2;
 const asked = location.hash.replace("#/", ""); // page.html#/dialogues opens there
 window.ready = show(VIEWS.includes(asked) ? asked : "charts");
