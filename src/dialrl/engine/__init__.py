@@ -24,7 +24,8 @@ class EngineOptions:
     """How an engine is opened; ``more`` holds options that only one engine knows (``engine_options``).
 
     ``template_options``: variables of the policy's chat template, which an engine needs that finds its own stop tokens
-    or leaves rendering to an endpoint.
+    or leaves rendering to an endpoint. ``journal_path``: the journal of an output that is continued; calls that opening
+    makes and that stand in it are not made again.
     """
 
     device: str = "cpu"
@@ -33,6 +34,7 @@ class EngineOptions:
     more: Mapping[str, Any] = field(default_factory=dict)
     endpoints: Mapping[str, EndpointSettings] = field(default_factory=dict)
     template_options: Mapping[str, Any] = field(default_factory=dict)
+    journal_path: Path | None = None
 
 
 EngineFactory = Callable[[str | Path, EngineOptions], Engine]
@@ -75,20 +77,18 @@ def _open_hf(policy: str | Path, options: EngineOptions) -> Engine:
 
 
 def _open_openai(policy: str | Path, options: EngineOptions) -> Engine:
-    from dialrl.engine.openai import (
-        OpenAIEngine,
-        engine_settings,
-        gives_token_ids,
-        served_digest,
-        with_template_options,
-    )
+    from dialrl.engine.openai import OpenAIEngine, engine_settings, served_digest, with_template_options
+    from dialrl.engine.openai_probe import probe_endpoint
 
     settings, mode = engine_settings(options.more, policy)
+    probe = None
     if mode == "auto":
-        mode = "ids" if gives_token_ids(settings, endpoint_for(options.endpoints, "policy")) else "chat"
+        probe = probe_endpoint(settings, endpoint_for(options.endpoints, "policy"), options.journal_path)
+        mode = "ids" if probe.gives_token_ids else "chat"
     if mode == "chat":
         settings = with_template_options(settings, options.template_options)
-    return OpenAIEngine(settings, "ids" if mode == "ids" else "chat", served_digest(policy, settings.model))
+    digest = served_digest(policy, settings.model)
+    return OpenAIEngine(settings, "ids" if mode == "ids" else "chat", digest, None if probe is None else probe.note)
 
 
 def _open_vllm(policy: str | Path, options: EngineOptions) -> Engine:

@@ -147,6 +147,15 @@ class Ladder:
         except HostError as error:
             return None, str(error)
 
+    def drop_adapter(self, reference: Reference) -> str | None:
+        """Serve the model without its adapter again; what is wrong then (None: nothing)."""
+        try:
+            self.host.remove_adapter(self.model_name)
+            self.model_name = SERVED_NAME
+            return self._compared(reference)[1]
+        except HostError as error:
+            return str(error)
+
     def rungs_for(self, weights: Weights) -> list[Rung]:
         """The rungs that can carry ``weights``, best first."""
         return [rung for rung in self.settings.delivery if self.unusable(rung, weights) is None]

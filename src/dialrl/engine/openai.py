@@ -8,17 +8,16 @@ weights, the server.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from dialrl.concurrency import run_async
 from dialrl.config import validated
 from dialrl.endpoint.calls import Answer, ModelCalls
 from dialrl.endpoint.chat import chat
-from dialrl.endpoint.failure import EndpointError, ModelCallError
+from dialrl.endpoint.failure import ModelCallError
 from dialrl.endpoint.ledger import usage_of
-from dialrl.endpoint.settings import EndpointSettings, ModelSettings
+from dialrl.endpoint.settings import ModelSettings
 from dialrl.engine.base import EngineCapabilities, Generation, GenerationRequest, SamplingSettings
 from dialrl.errors import RunError, UsageError
 from dialrl.model.digest import policy_digest
@@ -37,17 +36,23 @@ class OpenAIEngine:
     policy directory that the server was started from.
     """
 
-    def __init__(self, settings: ModelSettings, mode: Mode, policy_digest: str) -> None:
+    def __init__(
+        self, settings: ModelSettings, mode: Mode, policy_digest: str, noted: Callable[[ModelCalls], None] | None = None
+    ) -> None:
         self._settings = settings
         self._mode = mode
         self.policy_digest = policy_digest
         has_ids = mode == "ids"
         self.capabilities = EngineCapabilities("stream", token_ids=has_ids, logprobs=has_ids, deterministic=False)
         self._calls: ModelCalls | None = None
+        self._noted = noted
 
     def connect(self, calls: ModelCalls) -> None:
-        """Ask through ``calls``."""
+        """Ask through ``calls``; the first ones also take over the call that decided the mode (``noted``)."""
         self._calls = calls
+        if self._noted is not None:
+            self._noted(calls)
+            self._noted = None
 
     def generate_block(self, requests: Sequence[GenerationRequest], sampling: SamplingSettings) -> list[Generation]:
         raise RunError("The engine 'openai' takes requests one by one (schedule 'stream'): use generate.")
@@ -132,23 +137,6 @@ def _are_ids(values: Any) -> bool:
 
 def _are_logprobs(values: Any) -> bool:
     return isinstance(values, list) and all(type(value) in (int, float) and math.isfinite(value) for value in values)
-
-
-def gives_token_ids(settings: ModelSettings, endpoint: EndpointSettings) -> bool:
-    """Whether the endpoint answers one token with its id and log-prob. Raises EndpointError when it answers nothing."""
-    body = completion_body(settings, [1], SamplingSettings(temperature=0.0), 1)
-
-    async def ask() -> bool:
-        # Patience is for the rollout; here one answer tells.
-        calls = ModelCalls({ROLE: endpoint.updated(attempts=2)})
-        async with calls:
-            try:
-                read_completion(await calls.post(ROLE, COMPLETIONS, body, seed=0, limit=1), prompt_tokens=1)
-            except (ModelCallError, EndpointError):
-                return False
-        return True
-
-    return run_async(ask())
 
 
 def engine_settings(options: Mapping[str, Any], policy: str | Path) -> tuple[ModelSettings, str]:

@@ -176,6 +176,11 @@ def _base_to_serve(adapter: Path | None, settings: VllmSettings) -> Path | None:
     """The model an adapter belongs to, when adapters are to be delivered and it is still there."""
     if adapter is None or settings.lora_rank is None or "lora" not in settings.delivery:
         return None
+    return base_of_adapter(adapter)
+
+
+def base_of_adapter(adapter: Path) -> Path | None:
+    """Directory of the model that an adapter belongs to; None when it is there no more."""
     base = Path(json.loads((adapter / "base.json").read_text(encoding="utf-8"))["path"])
     return base if (base / "config.json").is_file() else None
 
