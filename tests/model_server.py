@@ -102,7 +102,7 @@ class ModelServer:
             writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 5000\r\n\r\n{")
             await writer.drain()
             return False
-        if fault in ("400", "401", "429", "500", "503"):
+        if fault in ("400", "401", "404", "429", "500", "503"):
             retry = f"Retry-After: {self.retry_after}\r\n" if self.retry_after is not None else ""
             await self._send(writer, fault, b'{"error": {"message": "as told"}}', retry)
             return True

@@ -11,7 +11,8 @@ from dialrl.endpoint.calls import ModelCalls
 from dialrl.endpoint.failure import ModelCallError
 from dialrl.endpoint.settings import EndpointSettings, ModelSettings
 from dialrl.engine.base import GenerationRequest, SamplingSettings
-from dialrl.engine.openai import OpenAIEngine, engine_settings, gives_token_ids, read_completion
+from dialrl.engine.openai import OpenAIEngine, engine_settings, read_completion
+from dialrl.engine.openai_probe import gives_token_ids
 from dialrl.errors import EngineError, InputError, RunError, UsageError
 from dialrl.model.template import ChatTemplate
 from dialrl.rollout.policy import open_policy
@@ -88,6 +89,50 @@ def test_auto_asks_the_endpoint_once_what_it_gives():
         model = ModelSettings(model="m")
         assert gives_token_ids(model, endpoint(gives)["policy"])
         assert not gives_token_ids(model, endpoint(gives_not)["policy"])
+
+
+def probed(body):
+    """Text for chats; a probe for ids gets none."""
+    return "Hm." if "messages" in body else {"choices": [{"text": "So"}], "usage": {"prompt_tokens": 7}}
+
+
+def continued(server, path, *, resume):
+    """A rollout whose engine finds out for itself what the endpoint gives."""
+    opened = open_policy("m", engine="openai", endpoints=endpoint(server), continued=path if resume else None)
+    return roll_out(opened, path, settings(2, 2, endpoints=endpoint(server)), resume=resume)
+
+
+def test_what_the_endpoint_gives_is_asked_once_for_an_output_however_often_it_is_resumed(tmp_path):
+    # The third reply dies with the process; probes carry a prompt of ids.
+    path = tmp_path / "r.parquet"
+    with ModelServer(probed, faults={3: "401"}) as server, pytest.raises(RunError, match="refuses the key"):
+        continued(server, path, resume=False)
+    assert [("prompt" in body) for body in server.requests].count(True) == 1
+    with ModelServer(probed) as server:
+        summary = continued(server, path, resume=True)
+    assert not [body for body in server.requests if "prompt" in body]
+    assert summary.figures["calls"]["policy"]["replayed"] >= 1
+
+
+def test_an_endpoint_that_knows_no_ids_is_remembered_too(tmp_path):
+    path = tmp_path / "r.parquet"
+
+    def faults(number, body):
+        return "404" if "prompt" in body else "401" if number == 3 else None
+
+    with ModelServer(probed, faults=faults) as server, pytest.raises(RunError, match="refuses the key"):
+        continued(server, path, resume=False)
+    with ModelServer(probed) as server:
+        continued(server, path, resume=True)
+    assert not [body for body in server.requests if "prompt" in body]
+
+
+def test_the_tokens_of_the_question_are_booked_with_the_rest(tmp_path):
+    with ModelServer(probed) as server:
+        summary = continued(server, tmp_path / "r.parquet", resume=False)
+    chats = len(server.requests) - 1
+    assert summary.figures["calls"]["policy"]["calls"] == chats + 1
+    assert summary.figures["calls"]["policy"]["prompt_tokens"] == 100 * chats + 7
 
 
 def test_a_model_that_is_a_mere_name_is_opened_by_text():

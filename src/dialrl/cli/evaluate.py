@@ -123,6 +123,7 @@ def _evaluate_policy(call: Call, policy: str, folder: Path) -> StageSummary:
         engine_options=config.engine_options,
         endpoints=config.endpoints,
         template_options=config.template_options,
+        continued=folder / "rollout.parquet" if call.resume else None,
     )
     return evaluate_policy(
         held_by, folder, config, overwrite=call.overwrite, resume=call.resume, progress=call.progress

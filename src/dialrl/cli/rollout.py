@@ -39,6 +39,7 @@ def run(call: Call) -> StageSummary:
         engine_options=call.config.engine_options,
         endpoints=call.config.endpoints,
         template_options=call.config.template_options,
+        continued=call.target if call.resume else None,
     )
     return roll_out(
         policy, call.target, call.config, overwrite=call.overwrite, resume=call.resume, progress=call.progress

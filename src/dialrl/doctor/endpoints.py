@@ -127,7 +127,7 @@ def listed_models(address: str, endpoint: EndpointSettings) -> list[str]:
 
 
 def _gives_ids(role: Role, model: str) -> Check:
-    from dialrl.engine.openai import gives_token_ids
+    from dialrl.engine.openai_probe import gives_token_ids
 
     name = f"{role.name if role.model else 'given'} ids"
     if gives_token_ids(ModelSettings(model=model), role.endpoint):

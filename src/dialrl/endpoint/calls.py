@@ -85,6 +85,22 @@ class ModelCalls:
             return _answer_of(held)
         return await self._shared(key, lambda: self._send(role, path, body, key, limit, route))
 
+    def adopt(
+        self, role: str, body: Mapping[str, Any], entry: Mapping[str, Any], *, seed: int, limit: int, attempt: int = 0
+    ) -> None:
+        """Take over a call that was made before there was a journal: ``entry`` as a journal holds it. Booked once."""
+        key = call_key(role, body, seed, attempt)
+        held = self.journal.get(key)
+        if held is not None:
+            self._book_replayed(role, key, body, held, limit)
+            return
+        self.journal.add(key, entry)
+        self._booked.add(key)
+        self.ledger.count(role, "calls")
+        if "answer" in entry:
+            usage = usage_of(role, entry["answer"], estimated_usage(role, body, limit))
+            self.ledger.spend(usage, endpoint_for(self.endpoints, role))
+
     async def _shared(self, key: str, send: Callable[[], Awaitable[Answer]]) -> Answer:
         """One request for all that ask the same now; it is dropped when the last of them stops waiting."""
         flight = self._flights.get(key)

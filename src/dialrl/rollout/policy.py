@@ -12,6 +12,7 @@ from dialrl.model.find import find_policy
 from dialrl.model.loading import load_tokenizer
 from dialrl.model.template import ChatTemplate
 from dialrl.rollout.stage import Policy
+from dialrl.trajectory.parts import journal_path
 
 
 def open_policy(
@@ -22,11 +23,13 @@ def open_policy(
     engine_options: Mapping[str, Any] | None = None,
     endpoints: Mapping[str, EndpointSettings] | None = None,
     template_options: Mapping[str, Any] | None = None,
+    continued: Path | None = None,
 ) -> Policy:
     """The policy in a directory (``find_policy``) on an engine of that name, or a model that an endpoint serves.
 
     ``template_options``: variables of the chat template, in every rendering. Without token ids there is no template
-    here: the policy is reached by text, and the endpoint gets the options.
+    here: the policy is reached by text, and the endpoint gets the options. ``continued``: the output that a resumed
+    rollout goes on with; what an endpoint was asked for it before is not asked again.
     """
     place = _place(policy, engine)
     options = EngineOptions(
@@ -34,6 +37,7 @@ def open_policy(
         more=engine_options or {},
         endpoints=endpoints or {},
         template_options=template_options or {},
+        journal_path=None if continued is None else journal_path(continued),
     )
     opened = open_engine(engine, place, options)
     check_digest(place, opened.policy_digest)

@@ -67,7 +67,7 @@ class Parts:
     @property
     def journal_path(self) -> Path:
         """The journal of external calls, which goes when the output is there."""
-        return self.folder / "calls.jsonl"
+        return journal_path(self.output)
 
     def done(self) -> set[int]:
         """Numbers of the finished blocks."""
@@ -106,6 +106,11 @@ class Parts:
 def discard_parts(output: Path) -> None:
     """Remove what a kill between publishing ``output`` and clearing its parts left behind."""
     shutil.rmtree(_folder(output), ignore_errors=True)
+
+
+def journal_path(output: Path) -> Path:
+    """Where the journal of external calls of an unfinished ``output`` lies."""
+    return _folder(output) / "calls.jsonl"
 
 
 def _folder(output: Path) -> Path:
