@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from safetensors.torch import load_file
 from tests.update.test_gradient_equality import LOSSES, ROWS, moved, relative, step_gradients
 from tests.update.test_trainer import same_bits, tensors
-from tests.update.two_processes import CUTS, NUMBERS, RECIPE, RECIPES
+from tests.update.two_processes import PAIRS, RECIPE, RECIPES
 from tests.update.worlds import random_rows, read_data, save_policy, tiny_model, write_advantages
 
 from dialrl.update.batching import deal
@@ -52,8 +52,7 @@ def alone(name: str, policy: Path, file: Path, output: Path) -> None:
     trainer.save(output)
 
 
-@pytest.mark.parametrize("cut", range(len(CUTS)))
-@pytest.mark.parametrize("number", NUMBERS)
+@pytest.mark.parametrize(("number", "cut"), PAIRS)
 def test_gradients_over_two_processes_are_those_of_one(number: int, cut: int, folder: Path) -> None:
     config = UpdateConfig(**LOSSES[number], micro_batch_dialogues=1000)
     old = tiny_model("qwen3" if config.loss == "ppo" else "llama", dtype=torch.float64)

@@ -1,6 +1,7 @@
 """Loss and gradients of an optimiser step equal the plain float64 reference for every way of cutting the step."""
 
 from copy import deepcopy
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 import torch
 from tests.update.worlds import gradients, random_rows, read_data, reference_loss, tiny_model, write_advantages
 
+from dialrl.model import logprobs
 from dialrl.model.layout import prepare_layout
 from dialrl.update.config import UpdateConfig
 from dialrl.update.data import TrainingData
@@ -90,6 +92,31 @@ def test_every_cut_gives_the_gradients_of_the_reference(loss: dict[str, Any], tm
         sums, found = step_gradients(old, new, read_data(path, config), config)
         assert relative(found, expected) <= 1e-10, cut
         assert sums.loss == pytest.approx(value[0], rel=1e-10), cut
+
+
+@pytest.mark.parametrize("layout", ["padded", "packed"])
+@pytest.mark.parametrize("loss", ["ppo", "gspo"])
+def test_every_size_of_forward_pass_and_of_head_chunk_gives_them(loss: str, layout: str, tmp_path: Path) -> None:
+    config = UpdateConfig(loss=loss, clip_low=0.05, clip_high=0.05, layout=layout)  # type: ignore[arg-type]
+    old = tiny_model(dtype=torch.float64)
+    new = moved(old)
+    path = write_advantages(tmp_path / "a.parquet", ROWS)
+    expected = gradients(new, lambda: reference_loss(new, old, stored(path), config))
+    for dialogues, chunk in product((1, 2, 3, 7, 1000), (1, 64, None)):
+        cut = config.updated(micro_batch_dialogues=dialogues, head_chunk_tokens=chunk)
+        _, found = step_gradients(old, new, read_data(path, cut), cut)
+        assert relative(found, expected) <= 1e-10, (dialogues, chunk)
+
+
+def test_the_head_of_a_large_vocabulary_gives_them_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(logprobs, "LARGE_VOCABULARY", 1)
+    config = UpdateConfig(head_chunk_tokens=5)
+    old = tiny_model(dtype=torch.float64)
+    new = moved(old)
+    path = write_advantages(tmp_path / "a.parquet", ROWS)
+    expected = gradients(new, lambda: reference_loss(new, old, stored(path), config))
+    _, found = step_gradients(old, new, read_data(path, config), config)
+    assert relative(found, expected) <= 1e-10
 
 
 def stored(path: Path) -> list[dict[str, Any]]:

@@ -27,8 +27,16 @@ RECIPES = {
     "lora": {"lora_rank": 4},
     "lora-packed": {"lora_rank": 3, "layout": "packed"},
 }
-NUMBERS = (0, 2, 6, 7)  # of LOSSES: ppo, with entropy, gspo by dialogue and by turn
-CUTS = ({"micro_batch_dialogues": 3}, {"layout": "packed", "micro_batch_tokens": 40, "head_chunk_tokens": 5})
+CUTS = (
+    {"micro_batch_dialogues": 3},
+    {"layout": "packed", "micro_batch_tokens": 40, "head_chunk_tokens": 5},
+    {"micro_batch_dialogues": 1, "head_chunk_tokens": 64},
+    {"layout": "packed", "micro_batch_dialogues": 2},
+    {"layout": "packed", "micro_batch_dialogues": 7, "head_chunk_tokens": 1},
+    {"micro_batch_dialogues": 1000},
+)
+# Of LOSSES: ppo in every cut; with entropy, gspo by dialogue and by turn in two.
+PAIRS = [(0, cut) for cut in range(len(CUTS))] + [(number, cut) for number in (2, 6, 7) for cut in (0, 1)]
 
 
 def gradients(folder: Path, number: int, cut: int) -> None:
@@ -50,9 +58,8 @@ def gradients(folder: Path, number: int, cut: int) -> None:
 
 def main(folder: Path) -> None:
     torch.set_num_threads(1)
-    for number in NUMBERS:
-        for cut in range(len(CUTS)):
-            gradients(folder, number, cut)
+    for number, cut in PAIRS:
+        gradients(folder, number, cut)
     for name, options in RECIPES.items():
         chain(folder, name, UpdateConfig(**RECIPE, **options))  # type: ignore[arg-type]
     torch.distributed.destroy_process_group()
