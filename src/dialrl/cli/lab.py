@@ -7,7 +7,8 @@ import typer
 from dialrl.cli.app import Entry
 from dialrl.cli.command import Call, add_command
 from dialrl.cli.lab_view import show_study
-from dialrl.lab.config import FastConfig, StudyConfig
+from dialrl.lab.config import ConfirmConfig, FastConfig, StudyConfig
+from dialrl.lab.studies_config import NoiseConfig
 from dialrl.summary import StageSummary
 
 
@@ -31,6 +32,29 @@ def register(app: typer.Typer, name: str, entry: Entry) -> None:
         " where it was killed; writes lab.parquet, which dialrl report reads.",
         config=StudyConfig,
         section="lab-study",
+        output="required",
+        resumable=True,
+        view=show_study,
+    )
+    add_command(
+        group,
+        "confirm",
+        confirm,
+        help="The confirmation tier: a few presets again with the tiny language model, every run one of dialrl train.",
+        config=ConfirmConfig,
+        section="lab-confirm",
+        output="required",
+        resumable=True,
+        view=show_study,
+    )
+    add_command(
+        group,
+        "noise",
+        noise,
+        help="The judge-noise study: presets under judges that err at random, miss judgements, or are biased; measured"
+        " by true rewards. A table like that of study.",
+        config=NoiseConfig,
+        section="lab-noise",
         output="required",
         resumable=True,
         view=show_study,
@@ -65,6 +89,18 @@ def study(call: Call) -> StageSummary:
     from dialrl.lab.study import run_study
 
     return run_study(call.target, call.config, overwrite=call.overwrite, resume=call.resume, progress=call.progress)
+
+
+def confirm(call: Call) -> StageSummary:
+    from dialrl.lab.confirm import run_confirm
+
+    return run_confirm(call.target, call.config, overwrite=call.overwrite, resume=call.resume, progress=call.progress)
+
+
+def noise(call: Call) -> StageSummary:
+    from dialrl.lab.studies_noise import run_noise
+
+    return run_noise(call.target, call.config, overwrite=call.overwrite, resume=call.resume, progress=call.progress)
 
 
 def _point(point: dict[str, float]) -> dict[str, float]:

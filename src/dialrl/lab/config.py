@@ -1,5 +1,7 @@
 """Settings of the laboratory. Light to import: the command line reads them."""
 
+from typing import Any
+
 from dialrl.config import StageConfig, operational, semantic
 
 
@@ -55,3 +57,17 @@ class StudyConfig(StageConfig):
     evaluate_repeats: int = semantic(4, ge=1, help="Dialogues a held-out scenario at each evaluation.")
     compare_with: str = semantic("mica", help="Preset that every other one is tested against, seed by seed.")
     jobs: int = operational(2, ge=1, help="Runs at a time, each on one core.")
+
+
+class ConfirmConfig(StageConfig):
+    """The confirmation tier: a few presets again, with a language model through ``dialrl train``."""
+
+    presets: tuple[str, ...] = semantic(
+        ("mica", "mapo", "turn-only", "grpo"), min_length=1, help="Estimators compared, with their published weights."
+    )
+    seeds: int = semantic(5, ge=1, help="Seeds, from 0.")
+    iterations: int = semantic(60, ge=1, help="Iterations a run.")
+    evaluate_every: int = semantic(10, ge=1, help="Iterations between evaluations on held-out scenarios.")
+    pipeline: str | None = semantic(None, help="Pipeline YAML that every run follows; none: the shipped demo.yaml.")
+    changes: dict[str, Any] = semantic({}, help="Changes to that pipeline, section by section.")
+    compare_with: str = semantic("mica", help="Preset that every other one is tested against, seed by seed.")

@@ -17,6 +17,7 @@ import numpy as np
 
 from dialrl.environment.demo.planner import DemoReference, solve
 from dialrl.environment.demo.scenario import DemoScenario, scenarios
+from dialrl.judge.demo import DemoJudge
 from dialrl.lab.config import FastConfig
 from dialrl.lab.fast_credit import Credit
 from dialrl.lab.fast_policy import policy_gradient, weak_start
@@ -35,16 +36,17 @@ class FastPoint:
 
     ``value`` is J, ``share`` its share of the optimum; ``revealed`` and ``succeeded`` are shares of dialogues,
     ``turns`` their mean length, ``entropy`` that of the policy's choices in nats. ``gradient_norm``: mean of the
-    steps since the last point (None at the start); ``trained_dialogues``, ``trained_turns``: rollouts so far.
+    steps since the last point (None at the start); ``trained_dialogues``, ``trained_turns``: rollouts so far. A run
+    of a language model (``confirm``) does not measure all of it.
     """
 
     iteration: int
     value: float
     share: float
-    revealed: float
-    succeeded: float
-    turns: float
-    entropy: float
+    revealed: float | None
+    succeeded: float | None
+    turns: float | None
+    entropy: float | None
     gradient_norm: float | None
     trained_dialogues: int
     trained_turns: int
@@ -84,9 +86,15 @@ def run_fast(folder: Path, config: FastConfig | None = None, *, progress: Progre
     return _learn(config, batch, reference_of(config.turn_limit, config.extra_trust), progress)
 
 
-def play_fast(config: FastConfig, reference: DemoReference | None = None, *, progress: Progress = SILENT) -> FastRun:
-    """The same run in memory. ``reference`` saves computing it (``reference_of``)."""
-    world, credit = world_of(config.turn_limit, config.extra_trust), Credit(config)
+def play_fast(
+    config: FastConfig,
+    reference: DemoReference | None = None,
+    *,
+    judge: DemoJudge | None = None,
+    progress: Progress = SILENT,
+) -> FastRun:
+    """The same run in memory. ``reference`` saves computing it (``reference_of``); ``judge``: another than config's."""
+    world, credit = world_of(config.turn_limit, config.extra_trust), Credit(config, judge)
 
     def batch(weights_FA: Floats, iteration: int) -> Batch:
         episodes = world.play(weights_FA, training_seats(iteration, config))

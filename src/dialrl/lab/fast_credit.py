@@ -29,8 +29,9 @@ _STATE = ("deficit", "position")  # what the anchor below reads
 class Credit:
     """Judge and estimator of one run: ``advantages`` of a batch of dialogues."""
 
-    def __init__(self, config: FastConfig) -> None:
-        self._judge = DemoJudge(config.judge_noise, config.judge_missing, config.extra_trust)
+    def __init__(self, config: FastConfig, judge: DemoJudge | None = None) -> None:
+        self._judge = judge or DemoJudge(config.judge_noise, config.judge_missing, config.extra_trust)
+        self._exact = judge is None and config.judge_noise == config.judge_missing == 0.0
         self._seed = config.seed
         self._returns, self._advantage = returns_config(config), advantage_config(config)
         self._channels = chosen_channels(self._returns)
@@ -70,7 +71,7 @@ class Credit:
         )
 
     def _seen(self, episodes: Episodes, iteration: int) -> list[Levels | None]:
-        if self._judge.noise == self._judge.missing == 0.0:
+        if self._exact:
             return list(episodes.levels_K)
         seen: list[Levels | None] = []
         for seat, first, end in zip(episodes.seats, episodes.start_D[:-1], episodes.start_D[1:], strict=True):

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from contextlib import contextmanager
 from multiprocessing import get_context
-from typing import Any
+from typing import Any, TypeVar
 
 from dialrl.environment.demo.planner import DemoReference
 from dialrl.errors import RunError
@@ -15,6 +15,8 @@ from dialrl.lab.fast import FastPoint, play_fast, reference_of
 
 Job = tuple[dict[str, Any], DemoReference]
 Done = tuple[tuple[FastPoint, ...], float]
+JobT = TypeVar("JobT")
+DoneT = TypeVar("DoneT")
 
 
 @contextmanager
@@ -45,22 +47,23 @@ class Workers:
             return [reference_of(*world) for world in worlds]
         return list(self._executor.map(reference_of, *zip(*worlds, strict=True)))
 
-    def play(self, jobs: Sequence[Job], finished: Callable[[int, Done], None]) -> None:
-        """Play all ``jobs``; ``finished`` gets the place of each and its result as it comes. Raises RunError."""
+    def each(self, work: Callable[[JobT], DoneT], jobs: Sequence[JobT], finished: Callable[[int, DoneT], None]) -> None:
+        """Do ``work`` on all ``jobs``; ``finished`` gets the place of each and its result as it comes.
+
+        ``work`` is a function of a module, so that another process finds it. Raises RunError.
+        """
         if self._executor is None:
             for place, job in enumerate(jobs):
-                finished(place, play_job(job))
+                finished(place, work(job))
             return
-        waiting: dict[Future[Done], int] = {
-            self._executor.submit(play_job, job): place for place, job in enumerate(jobs)
-        }
+        waiting: dict[Future[DoneT], int] = {self._executor.submit(work, job): place for place, job in enumerate(jobs)}
         while waiting:
             ended, _ = wait(waiting, return_when=FIRST_COMPLETED)
             for future in ended:
                 place = waiting.pop(future)
                 failure = future.exception()
                 if failure is not None:
-                    raise RunError(f"A run of the laboratory failed ({jobs[place][0]}): {failure}") from failure
+                    raise RunError(f"A run of the laboratory failed ({jobs[place]}): {failure}") from failure
                 finished(place, future.result())
 
 

@@ -6,7 +6,7 @@ own, so a killed study goes on where it was, and a wider plan runs only what is 
 the figures say (``figures``).
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from dialrl.advantage.presets.registry import preset as preset_by_name
 from dialrl.environment.demo.planner import DemoReference
 from dialrl.errors import UsageError
 from dialrl.lab.config import FastConfig, StudyConfig
-from dialrl.lab.pool import Done, Workers, workers
+from dialrl.lab.pool import Done, Job, Workers, play_job, workers
 from dialrl.lab.runs import Phase, RunFiles, RunKey, RunResult, prepare_runs, read_references, write_references
 from dialrl.lab.settings import Setting, setting
 from dialrl.lab.summary import study_summary
@@ -52,7 +52,7 @@ def run_study(
     setting or preset, one that needs a belief, or a folder in use; OutputExistsError for one that holds runs.
     """
     config = config or StudyConfig()
-    _check_presets(config)
+    check_presets(config)
     worlds = [setting(name) for name in config.settings]
     prepare_runs(folder / "runs", overwrite=overwrite, resume=resume)
     with exclusive(folder / ".lock", f"The study '{folder}'"), workers(config.jobs) as pool:
@@ -60,7 +60,10 @@ def run_study(
 
 
 class Study:
-    """One call of ``run_study``."""
+    """One call of ``run_study``. ``job`` plays a run of the options that ``run_config`` describes."""
+
+    run_config: type[FastConfig] = FastConfig
+    job: Callable[[Job], Done] = staticmethod(play_job)
 
     def __init__(self, folder: Path, config: StudyConfig, pool: Workers, progress: Progress) -> None:
         self.folder, self.config, self.pool, self.progress = folder, config, pool, progress
@@ -121,7 +124,7 @@ class Study:
             self.played += 1
             self.progress.advance(share=run.curve[-1].share)
 
-        self.pool.play([(dict(keys[place].options), reference) for place in missing], finished)
+        self.pool.each(self.job, [(dict(keys[place].options), reference) for place in missing], finished)
         return [found[place] for place in range(len(keys))]
 
     def _key(self, world: Setting, preset: str, step_size: float, seed: int) -> RunKey:
@@ -129,7 +132,7 @@ class Study:
 
     def _options(self, world: Setting, preset: str, step_size: float, seed: int) -> dict[str, Any]:
         config = self.config
-        run = FastConfig(
+        run = self.run_config(
             iterations=config.iterations,
             groups=config.groups,
             samples=config.samples,
@@ -156,7 +159,8 @@ def choose(setting: str, preset: str, tuned: Sequence[RunResult], step_sizes: Se
     return Chosen(setting, preset, best, at_edge=len(ordered) > 1 and best in (ordered[0], ordered[-1]))
 
 
-def _check_presets(config: StudyConfig) -> None:
+def check_presets(config: StudyConfig) -> None:
+    """Refuse presets that do not exist (UsageError) or need what the demo world lacks."""
     for name in config.presets:
         channels = {signal for term in preset_by_name(name).terms for signal in term.signals}
         if any("information-gain" in signal for signal in channels):
