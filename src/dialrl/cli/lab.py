@@ -1,6 +1,8 @@
 """``dialrl lab``: credit rules compared in the demo world."""
 
+import time
 from dataclasses import asdict
+from typing import Any
 
 import typer
 
@@ -18,8 +20,8 @@ def register(app: typer.Typer, name: str, entry: Entry) -> None:
         group,
         "fast",
         fast,
-        help="The fast tier: the demo world, its judge, the files and the credit stages with a softmax policy over"
-        " reply classes in place of a language model. A run takes seconds.",
+        help="One run of the fast tier: the demo world, its judge, the files and the credit stages with a softmax policy"
+        " over reply classes in place of a language model. Seconds; --no-files: the same steps in memory, about one.",
         config=FastConfig,
         section="lab-fast",
         output="required",
@@ -70,11 +72,17 @@ def register(app: typer.Typer, name: str, entry: Entry) -> None:
 
 def fast(call: Call) -> StageSummary:
     from dialrl.lab.fast import run_fast
+    from dialrl.lab.runs import RunKey, RunResult
+    from dialrl.lab.table import write_table
     from dialrl.trajectory.writer import refuse_existing
 
     if call.target.exists() and any(call.target.iterdir()):
         refuse_existing(call.target, overwrite=False)
-    result = run_fast(call.target, call.config, progress=call.progress)
+    began, config = time.monotonic(), call.config
+    result = run_fast(call.target, config, progress=call.progress)
+    key = RunKey("fast", "one run", config.preset, config.learning_rate, config.seed, config.semantic_values())
+    seconds = round(time.monotonic() - began, 3)
+    write_table(call.target / "lab.parquet", [("final", RunResult(key, result.curve, result.reference, seconds))])
     curve = {f"iteration {point.iteration}": _point(asdict(point)) for point in result.curve}
     shares = {name: result.reference.share(value) for name, value in asdict(result.reference).items()}
     return StageSummary(
@@ -103,7 +111,7 @@ def noise(call: Call) -> StageSummary:
     return run_noise(call.target, call.config, overwrite=call.overwrite, resume=call.resume, progress=call.progress)
 
 
-def _point(point: dict[str, float]) -> dict[str, float]:
+def _point(point: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in point.items() if name != "iteration"}
 
 
