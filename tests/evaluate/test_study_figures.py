@@ -1,5 +1,6 @@
 """Figures of a study by hand: final share, area, collapses, intervals over seeds, paired tests."""
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -8,7 +9,7 @@ import pytest
 
 from dialrl.evaluate.statistics import interquartile_mean
 from dialrl.evaluate.study_figures import bootstrapped, cells, comparisons, curves, overall, reference_shares
-from dialrl.evaluate.study_table import SCHEMA
+from dialrl.evaluate.study_table import COLUMNS, SCHEMA
 
 
 def table(**curves_by_name: list[list[float]]) -> pa.Table:
@@ -113,3 +114,9 @@ def test_curves_and_exact_shares() -> None:
     assert points[1].interval.low <= 0.5 <= points[1].interval.high
     exact = {"silent": 0.0, "myopic": 0.25, "optimum": 1.0, "clairvoyant": 1.1}
     assert reference_shares(made) == {"short": pytest.approx(exact)}
+
+
+def test_the_page_names_every_column_of_the_table() -> None:
+    page = (Path(__file__).parents[2] / "docs/stages/lab.md").read_text(encoding="utf-8")
+    for name, (_, description) in COLUMNS.items():
+        assert f"| `{name}` | {description} |" in page

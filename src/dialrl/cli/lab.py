@@ -20,8 +20,8 @@ def register(app: typer.Typer, name: str, entry: Entry) -> None:
         group,
         "fast",
         fast,
-        help="One run of the fast tier: the demo world, its judge, the files and the credit stages with a softmax policy"
-        " over reply classes in place of a language model. Seconds; --no-files: the same steps in memory, about one.",
+        help="One run of the fast tier: the demo world, its judge, the files and the credit stages with a softmax"
+        " policy over reply classes in place of a language model. Seconds; --no-files: the same steps in memory, about one.",
         config=FastConfig,
         section="lab-fast",
         output="required",
@@ -112,7 +112,7 @@ def noise(call: Call) -> StageSummary:
 
 
 def _point(point: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in point.items() if name != "iteration"}
+    return {name: point[name] for name in ("value", "share", "revealed", "entropy", "gradient_norm")}
 
 
 def reference(call: Call) -> StageSummary:
