@@ -21,7 +21,7 @@ def register(app: typer.Typer, name: str, entry: Entry) -> None:
         "fast",
         fast,
         help="One run of the fast tier: the demo world, its judge, the files and the credit stages with a softmax"
-        " policy over reply classes in place of a language model. Seconds; --no-files: the same steps in memory, about one.",
+        " policy over reply classes in place of a language model. Seconds; --no-files: the same in memory, about one.",
         config=FastConfig,
         section="lab-fast",
         output="required",
