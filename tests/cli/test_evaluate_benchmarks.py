@@ -1,5 +1,7 @@
 """The benchmark commands: one JSON object with the score first, options by their names, clear refusals."""
 
+import json
+
 import pytest
 from tests.benchmark_files import (
     conversation,
@@ -10,6 +12,7 @@ from tests.benchmark_files import (
     write_lines,
 )
 from tests.model_server import ModelServer
+from tests.support_world import grades
 from tests.trajectory_files import row, write
 
 
@@ -103,3 +106,14 @@ def test_compare_pairs_two_results_files(run, eqbench, tmp_path):
         assert run(*eqbench, "--boundary", boundary, "-o", file).code == 0
     shown = run("compare", *files, "--resamples", 20, "--json").json
     assert shown["differences"]["score"]["b - a"]["difference"] > 0
+
+
+def test_a_judge_that_does_not_pass_is_shown_and_ends_with_1(run):
+    with ModelServer(grades) as server:
+        tried = ("evaluate", "judge", "--judge-model", "j", "--base-url", server.url, "--resamples", 20, "--repeats", 1)
+        ended = run(*tried, "--require", "alpha>=0.9", "--require", "ranking>=0", "--json")
+        assert (ended.code, json.loads(ended.out)["passed"]) == (1, False)
+        assert "does not pass: alpha>=0.9" in ended.err
+        assert run(*tried, "--require", "ranking>=0", "--json").json["passed"] is True
+    unknown = run(*tried, "--require", "beauty>=1")
+    assert (unknown.code, "no measure 'beauty'" in unknown.err) == (2, True)

@@ -128,7 +128,7 @@ def add_command(
             )
             summary = run(call)
         if summary is not None:
-            _emit(summary, as_json=values["as_json"], view=view)
+            emit(summary, as_json=values["as_json"], view=view)
 
     handler.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     handler.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
@@ -164,7 +164,8 @@ def _resolve(
     )
 
 
-def _emit(summary: StageSummary, *, as_json: bool, view: View | None) -> None:
+def emit(summary: StageSummary, *, as_json: bool, view: View | None = None) -> None:
+    """Print a summary: what a command does with the one it returns."""
     if as_json:
         typer.echo(json.dumps(summary.to_json(), ensure_ascii=False, allow_nan=False, default=str))
         return

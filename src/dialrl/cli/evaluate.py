@@ -9,6 +9,7 @@ import typer
 from dialrl.cli.app import Entry
 from dialrl.cli.command import Call, add_command, option
 from dialrl.cli.evaluate_benchmarks import MODEL, asked_config, opened, register_benchmarks
+from dialrl.cli.evaluate_judge import register_judge
 from dialrl.errors import UsageError
 from dialrl.evaluate.config import DialogueConfig, EmpaConfig
 from dialrl.summary import StageSummary
@@ -60,6 +61,7 @@ def register(app: typer.Typer, name: str, entry: Entry) -> None:
         read_section=_evaluation_section,
     )
     register_benchmarks(group)
+    register_judge(group)
     app.add_typer(group, name=name, rich_help_panel=entry.panel)
 
 

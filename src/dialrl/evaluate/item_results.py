@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from dialrl.config import StageConfig
-from dialrl.errors import InputError
+from dialrl.errors import InputError, MissingInputError
 from dialrl.trajectory.atomic import atomic_path
 from dialrl.trajectory.lineage import package_versions
 from dialrl.trajectory.reader import file_digest
@@ -76,6 +76,8 @@ def read_item_results(path: Path) -> tuple[str, pa.Table]:
 
 
 def _schema(path: Path) -> pa.Schema:
+    if not path.exists():
+        raise MissingInputError(f"'{path}' does not exist; expected results written by dialrl evaluate KIND -o FILE.")
     try:
         return pq.read_schema(path)
     except (pa.ArrowInvalid, OSError) as error:

@@ -5,12 +5,14 @@ values, which the configuration models check.
 """
 
 from collections.abc import Callable
+from pathlib import Path
 
 from dialrl.advantage.presets import preset
 from dialrl.engine import engine_factory
 from dialrl.environment.registry import open_environment
 from dialrl.errors import DialrlError, UsageError
 from dialrl.evaluate.config import DialogueConfig
+from dialrl.evaluate.judge_check import require_judge
 from dialrl.model.find import find_policy
 from dialrl.returns.channels import chosen_channels
 from dialrl.rollout.config import RolloutConfig
@@ -26,6 +28,7 @@ def check_pipeline(pipeline: PipelineConfig) -> None:
         "advantage": lambda: _advantage(pipeline),
         "update": lambda: pipeline.update.check_total_steps(pipeline.train.iterations),
         "evaluate": lambda: _scenarios(pipeline.evaluate),
+        "train": lambda: _judge(pipeline),
     }
     for section, check in checks.items():
         try:
@@ -42,6 +45,13 @@ def _policy(pipeline: PipelineConfig) -> None:
 def _rollout(pipeline: PipelineConfig) -> None:
     engine_factory(pipeline.rollout.engine)
     _scenarios(pipeline.rollout)
+
+
+def _judge(pipeline: PipelineConfig) -> None:
+    """The judge whose grades become rewards has passed the gate, where that is required."""
+    if pipeline.train.require_judge is not None:
+        graded_by = pipeline.rollout if pipeline.rollout.grading == "live" else pipeline.judge
+        require_judge(Path(pipeline.train.require_judge), graded_by.judge, graded_by.judge_options)
 
 
 def _scenarios(config: RolloutConfig | DialogueConfig) -> None:

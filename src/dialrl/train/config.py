@@ -47,6 +47,9 @@ class TrainConfig(StageConfig):
     )
     keep_last: int = operational(2, ge=1, help="Policies of the latest iterations that are kept.")
     keep_every: int = operational(0, ge=0, help="Also keep the policy of every Nth iteration; 0: none.")
+    require_judge: str | None = operational(
+        None, help="Results of dialrl evaluate judge -o: start only if they are about this judge, and it has passed."
+    )
     track: Tracker | None = operational(
         None, help="Where metrics go too: tensorboard, wandb, trackio or mlflow (each an extra)."
     )
