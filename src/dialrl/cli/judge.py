@@ -20,6 +20,7 @@ def register(app: typer.Typer, name: str, entry: Entry) -> None:
         resumable=True,
         extras=(
             SLIM,
+            option("kind", str | None, "The same as --judge: rubric, reference-kl, information-gain, safety, demo ..."),
             option(
                 "policy", str | None, "Judge information-gain: whose belief is scored, a policy's directory or name."
             ),
@@ -34,10 +35,17 @@ def run(call: Call) -> StageSummary:
     return judge_files(
         call.inputs,
         call.target,
-        call.config,
+        _config(call),
         policy=call.extras["policy"],
         overwrite=call.overwrite,
         resume=call.resume,
         slim=call.extras["slim"],
         progress=call.progress,
     )
+
+
+def _config(call: Call) -> JudgeConfig:
+    """The configuration with --kind; what was not given explicitly stays so, since that decides what is passed on."""
+    config: JudgeConfig = call.config
+    kind = call.extras["kind"]
+    return config if kind is None else JudgeConfig(**{**config.model_dump(exclude_unset=True), "judge": kind})

@@ -11,7 +11,7 @@ from dialrl.judge.config import JudgeConfig
 from dialrl.progress import SILENT, Progress
 from dialrl.summary import StageSummary
 
-INFORMATION_GAIN = "information-gain"
+INFORMATION_GAIN, REFERENCE_KL = "information-gain", "reference-kl"
 
 
 def judge_files(
@@ -31,6 +31,12 @@ def judge_files(
     """
     if config.judge != INFORMATION_GAIN:
         from dialrl.judge.stage import judge_dialogues
+    if config.judge == REFERENCE_KL:
+        from dialrl.judge.reference_kl import judge_reference_kl
+
+        return judge_reference_kl(
+            inputs, output, config, overwrite=overwrite, resume=resume, slim=slim, progress=progress
+        )
 
         return judge_dialogues(inputs, output, config, overwrite=overwrite, resume=resume, slim=slim, progress=progress)
     if policy is None:

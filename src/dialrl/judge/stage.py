@@ -16,9 +16,11 @@ import pyarrow as pa
 from dialrl.concurrency import run_async
 from dialrl.config import differing_keys
 from dialrl.endpoint.calls import UsesModels, calls_of, connect
+from dialrl.engine.serving.opening import serve_named
 from dialrl.errors import FailureThresholdError, UsageError
 from dialrl.judge.asking import Assessment, ask, ask_deficit, missing
 from dialrl.judge.base import ROLE, Judge, TurnVerdict
+from dialrl.judge.blocks import Blocks
 from dialrl.judge.config import JudgeConfig
 from dialrl.judge.earlier import check_retry, refuse_other_judge
 from dialrl.judge.grading import (
@@ -39,9 +41,8 @@ from dialrl.seeds import seed_for
 from dialrl.state.rubric import Rubric, load_rubric
 from dialrl.summary import StageSummary
 from dialrl.trajectory.lineage import StageRecord, write_run_file
-from dialrl.trajectory.parts import Parts, discard_parts
+from dialrl.trajectory.parts import discard_parts
 from dialrl.trajectory.reader import TrajectoryFile
-from dialrl.trajectory.rows import rows_to_table, table_to_dialogues
 from dialrl.trajectory.schema import KEYS
 from dialrl.trajectory.transform import finished_before, transform
 
@@ -144,36 +145,26 @@ class _Grading:
         self.scenarios = Scenarios(source, config.environment_options)
         # Tokens of the judge's calls go to those of the turn; a judge that asks no model leaves the column alone.
         self._writes = (*WRITES, "usage") if isinstance(self.judge, UsesModels) else WRITES
-        reads = (*READS, "usage", *(JUDGE_COLUMNS if config.retry_missing else ()))
-        self._reads = [name for name in reads if name in source.names]
+        self._reads = (*READS, "usage", *(JUDGE_COLUMNS if config.retry_missing else ()))
         self._iteration = _iteration(source)
-        self._starts: list[int] = []
 
     def run(self, *, overwrite: bool, resume: bool, slim: bool) -> Counter[str]:
         self.scenarios.open_all(self.source)
-        identity = {
-            "options": self.config.semantic_values(),
-            "input": self.source.digest(),
-            "made_from": _made_from(self.judge),
-        }
-        parts = Parts(self.output, identity, overwrite=overwrite, resume=resume)
-        self.calls = calls_of(self.config, parts.journal_path)
-        connect(self.calls, self.judge)
-        self._grade_blocks(parts)
-        blocks = iter(self._starts)
-        transform(
+        blocks = Blocks(
             self.source,
             self.output,
-            stage="judge",
-            adds=self._writes,
-            reads=(),
-            compute=lambda table: self._graded(parts, next(blocks)),
-            record=self._record,
-            slim=slim,
-            overwrite=overwrite or resume,
-            batch_rows=self.config.batch_rows,
+            self.config,
+            reads=self._reads,
+            writes=self._writes,
+            made_from=_made_from(self.judge),
+            overwrite=overwrite,
+            resume=resume,
         )
-        parts.clear()
+        serve_named(self.config.endpoints)
+        self.calls = calls_of(self.config, blocks.journal_path)
+        connect(self.calls, self.judge)
+        blocks.compute(lambda dialogues: run_async(self._grade_block(dialogues)), self.progress)
+        blocks.publish(lambda table: self.counts.update(_statuses(table)), self._record, slim=slim)
         return self.counts
 
     def _record(self) -> StageRecord:
@@ -185,23 +176,6 @@ class _Grading:
             judge_made_from=_made_from(self.judge),
             environments_made_from=self.scenarios.made_from,
         )
-
-    def _grade_blocks(self, parts: Parts) -> None:
-        """Blocks are numbered by their first row, so that another ``batch_rows`` takes those that still fit."""
-        start = 0
-        self.progress.start("judge", self.source.num_rows, "turns")
-        for table in self.source.groups(self._reads, self.config.batch_rows):
-            if parts.rows(start) != table.num_rows:
-                rows = run_async(self._grade_block(list(table_to_dialogues(table))))
-                parts.write(start, rows_to_table(rows, [*KEYS, *self._writes]))
-            self._starts.append(start)
-            start += table.num_rows
-            self.progress.advance(table.num_rows)
-
-    def _graded(self, parts: Parts, block: int) -> Mapping[str, pa.ChunkedArray]:
-        table = parts.read(block)
-        self.counts.update(_statuses(table))
-        return {name: table[name] for name in self._writes}
 
     async def _grade_block(self, dialogues: Sequence[list[Row]]) -> list[Row]:
         async with self.calls:

@@ -221,7 +221,7 @@ def outlives(stage: str, *, rerun: str) -> bool:
 def stage_of(names: Iterable[str]) -> str:
     """The furthest stage that a file with these columns has been through."""
     present = set(names)
-    marks = {"advantage": ("advantage",), "returns": ("return",), "judge": ("judge_status", "belief_after")}
+    marks = {"advantage": ("advantage",), "returns": ("return",), "judge": ("judge_status", "belief_after", "kl")}
     for stage, columns in marks.items():
         if present.intersection(columns):
             return stage

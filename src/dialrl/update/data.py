@@ -15,9 +15,9 @@ import pyarrow as pa
 from dialrl.errors import InputError, NumericalError
 from dialrl.model.packing import TokenSequence
 from dialrl.trajectory.reader import TrajectoryFile
+from dialrl.trajectory.sampling import rollout_details, sampling_temperature
 from dialrl.update.config import UpdateConfig
 from dialrl.update.held_out import refuse_held_out
-from dialrl.update.sampling import rollout_details, sampling_temperature
 from dialrl.update.selection import TurnSelection
 from dialrl.update.sequences import DialogueSequence, Limits, build_sequences, flat_logprobs
 from dialrl.update.turns import TURN_COLUMNS, Floats, Ints, read_turns
