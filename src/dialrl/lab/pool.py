@@ -1,11 +1,14 @@
 """Runs several runs of the fast tier side by side, one process a core. Not here: which runs."""
 
 import os
+import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from contextlib import contextmanager
-from multiprocessing import get_context
+from multiprocessing import get_context, parent_process
+from multiprocessing.process import BaseProcess
+from threading import Thread
 from typing import Any, TypeVar
 
 from dialrl.environment.demo.planner import DemoReference
@@ -28,11 +31,25 @@ def workers(jobs: int) -> Iterator["Workers"]:
     # Matrices here are small: a second thread in each process would only get in the way of the other processes.
     for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
         os.environ.setdefault(variable, "1")
-    executor = ProcessPoolExecutor(jobs, mp_context=get_context("spawn"))
+    executor = ProcessPoolExecutor(jobs, mp_context=get_context("spawn"), initializer=begin_worker)
     try:
         yield Workers(executor)
     finally:
         executor.shutdown(cancel_futures=True)
+
+
+def begin_worker() -> None:
+    """A worker ends with the process that started it, which a kill keeps from ending its workers; Ctrl-C is for that
+    process alone."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    parent = parent_process()
+    if parent is not None:
+        Thread(target=_end_after, args=(parent,), daemon=True).start()
+
+
+def _end_after(parent: BaseProcess) -> None:
+    parent.join()
+    os._exit(1)
 
 
 class Workers:
