@@ -6,7 +6,7 @@ give the same bits. Logits exist at the last position of a row only. Not here: r
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -33,6 +33,16 @@ class Drawn:
     lengths_R: np.ndarray
     stopped_R: np.ndarray
     order: np.ndarray
+
+
+class Constraint(Protocol):
+    """Follows the tokens of each row; ``given_R`` are rows as they were given, ``ended_R`` those that are done."""
+
+    def restrict(self, given_R: np.ndarray, ended_R: np.ndarray, logits_RV: torch.Tensor) -> torch.Tensor:
+        """Logits (R, V) with -inf at what may not come next."""
+
+    def accept(self, given_R: np.ndarray, ended_R: np.ndarray, tokens_R: np.ndarray) -> None:
+        """Take the tokens (R,) that were drawn."""
 
 
 def prefill_groups(widths: Sequence[int]) -> list[tuple[int, int]]:
@@ -90,8 +100,12 @@ class BlockDecoder:
         uniforms_RT: np.ndarray,
         limits_R: np.ndarray,
         settings: SamplingSettings,
+        constraint: Constraint | None = None,
     ) -> Drawn:
-        """Draw until every row has stopped or reached its limit. ``lengths_R``: ids in the cache by row."""
+        """Draw until every row has stopped or reached its limit. ``lengths_R``: ids in the cache by row.
+
+        ``constraint`` says which tokens may come next.
+        """
         rows = len(lengths_R)
         order, lengths, ended = np.arange(rows), lengths_R.copy(), np.zeros(rows, dtype=bool)
         tokens_RT = np.zeros((rows, int(limits_R.max())), dtype=np.int64)
@@ -101,8 +115,12 @@ class BlockDecoder:
         for step in range(tokens_RT.shape[1]):
             given = order[:active]
             numbers = torch.from_numpy(uniforms_RT[given, step]).to(self._device)
+            if constraint is not None:
+                logits_RV = constraint.restrict(given, ended[:active], logits_RV)
             tokens, logprobs = (drawn.cpu().numpy() for drawn in draw(logits_RV, numbers, settings))
             tokens_RT[given, step], logprobs_RT[given, step] = tokens, logprobs
+            if constraint is not None:
+                constraint.accept(given, ended[:active], tokens)
             stops = np.isin(tokens, self._stop_ids) & ~ended[:active]
             stopped_R[given[stops]] = True
             counts_R[given[stops]] = step + 1

@@ -29,6 +29,8 @@ from dialrl.model.loading import PRECISIONS, load_tokenizer, model_directory
 from dialrl.model.stopping import stop_ids
 from dialrl.model.template import ChatTemplate
 
+_REFERENCES_KEPT = 4  # with a lag, and for evaluation, weights are delivered that are not the latest
+
 
 class Draws(Protocol):
     """How one reply is asked for."""
@@ -70,6 +72,8 @@ class VllmEngine:
     def expect(self, policy: str | Path, model: Any) -> None:
         """Note what ``model``, the trainer's own with the weights of ``policy``, gives at the probe's prompts."""
         self._references[policy_digest(model_directory(policy))] = reference_of(model, self._prompts)
+        for oldest in list(self._references)[:-_REFERENCES_KEPT]:
+            del self._references[oldest]
 
     def load_weights(self, policy: Path) -> None:
         """Deliver a policy by the best rung that works; compared with the trainer's model as noted by ``expect``, else
@@ -79,9 +83,8 @@ class VllmEngine:
     def deliver(self, policy: Path) -> Delivery:
         """``load_weights``, and what it took."""
         weights = weights_of(policy)
-        reference = self._references.pop(weights.digest, None) or self.reference(policy)
+        reference = self._references.get(weights.digest) or self.reference(policy)
         delivery = self.ladder.deliver(weights, reference)
-        self._references.clear()
         self.policy_digest = weights.digest
         return delivery
 

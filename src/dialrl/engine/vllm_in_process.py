@@ -5,6 +5,7 @@ here: the server (``vllm_server``), the ladder (``delivery``).
 """
 
 import asyncio
+import os
 import threading
 from collections.abc import Coroutine, Mapping, Sequence
 from importlib import import_module
@@ -15,7 +16,7 @@ from typing import Any, TypeVar
 from dialrl.endpoint.calls import ModelCalls
 from dialrl.engine.base import Generation, GenerationRequest, SamplingSettings
 from dialrl.engine.vllm_host import HostError
-from dialrl.engine.vllm_server import PROBED_TOKENS, fitting_rank
+from dialrl.engine.vllm_server import PRIVATE, PROBED_TOKENS, fitting_rank
 from dialrl.engine.vllm_settings import SERVED_NAME, VllmSettings
 from dialrl.errors import EngineError, MissingExtraError, UsageError
 
@@ -45,6 +46,10 @@ class InProcessHost:
         """Nothing to connect to: no endpoint is asked."""
 
     def start(self, model: Path) -> None:
+        # vLLM reads its variables when it is imported, and the processes it starts inherit them.
+        os.environ.update({**PRIVATE, **self._settings.environment})
+        os.environ.setdefault("VLLM_LOGGING_STREAM", "ext://sys.stderr")  # stdout holds a command's summary alone
+        os.environ.setdefault("VLLM_LOGGING_LEVEL", "WARNING")
         arguments = engine_arguments(self._settings, model)
         self._engine = self._do(_opened(arguments))
         self.model = model

@@ -24,7 +24,8 @@ from dialrl.errors import MissingExtraError
 
 ADAPTER_RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
 PROBED_TOKENS = 20
-_ENVIRONMENT = {"VLLM_SERVER_DEV_MODE": "1", "VLLM_NO_USAGE_STATS": "1", "DO_NOT_TRACK": "1"}
+PRIVATE = {"VLLM_NO_USAGE_STATS": "1", "DO_NOT_TRACK": "1"}  # nothing is reported to anybody
+_ENVIRONMENT = {"VLLM_SERVER_DEV_MODE": "1", **PRIVATE}
 
 
 def server_command(settings: VllmSettings, model: Path, port: int) -> list[str]:

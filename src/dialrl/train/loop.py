@@ -24,6 +24,7 @@ from dialrl.train.beside import beside
 from dialrl.train.check import check_pipeline
 from dialrl.train.config import PipelineConfig, update_config
 from dialrl.train.damage import check_damage
+from dialrl.train.following import delivery_figures, engine_options, note, prepare, said
 from dialrl.train.retention import keep_best, keep_start, prune
 from dialrl.train.run_directory import IterationFolder, RunDirectory, read_json, write_json
 from dialrl.train.tracking import MetricsSink, find_sink, numbers
@@ -54,9 +55,11 @@ def train(
         directory.prepare(pipeline, overwrite=overwrite, resume=resume)
         check_damage(directory)
         sink = open_sink(run, pipeline.model_dump(mode="json"))
+        training = Training(pipeline, directory, progress, watch, sink)
         try:
-            return Training(pipeline, directory, progress, watch, sink).run()
+            return training.run()
         finally:
+            training.close()
             sink.close()
 
 
@@ -87,6 +90,12 @@ class Training:
         self._tidy(self.pipeline.train.iterations - 1)
         keep_start(self.directory, self.start)
         return self._summary()
+
+    def close(self) -> None:
+        """End the engine, and with it a server that it started."""
+        if self._policy is not None:
+            self._policy.engine.close()
+        self._policy = None
 
     def _record_start(self) -> None:
         if self.directory.base.evaluation.is_file():
@@ -161,7 +170,8 @@ class Training:
 
     def _scorer(self, folder: IterationFolder) -> str | Path:
         """Whose belief the judge information-gain asks for: a frozen scorer is the policy the run starts from."""
-        frozen = self.pipeline.judge.judge_options.get("scorer") == "frozen"
+        options = self.pipeline.judge.judge_options
+        frozen = options.get("scorer") == "frozen" or options.get("targets") == "needs"
         return self.start if frozen else self._before(folder)
 
     def _policy_of(self, place: str | Path) -> Policy:
@@ -171,12 +181,14 @@ class Training:
                 place,
                 engine=self.pipeline.rollout.engine,
                 device=self.pipeline.rollout.device,
-                engine_options=self.pipeline.rollout.engine_options,
+                engine_options=engine_options(self.pipeline),
                 endpoints=self.pipeline.rollout.endpoints,
                 template_options=self.pipeline.rollout.template_options,
             )
+            prepare(self._policy.engine, place, self.progress)
         elif self._policy_place != place:
             self._policy = deliver(self._policy, place)
+            said(self._policy.engine, self.progress)
         self._policy_place = place
         return self._policy
 
@@ -194,6 +206,7 @@ class Training:
             trainer.adopt(folder.policy)
         else:
             trainer.save(folder.policy, overwrite=True, with_trainer_state=due)
+        note(self._policy.engine if self._policy else None, folder.policy, trainer)
         sentence = () if metrics.no_signal is None else (metrics.no_signal,)
         return {**metrics.figures(), "counts": dict(metrics.counts), "warnings": [*sentence, *metrics.warnings]}
 
@@ -219,6 +232,7 @@ class Training:
         return {
             "iteration": folder.number,
             **mean_scores(folder.judge, until=self.pipeline.returns.until),
+            **delivery_figures(self._policy.engine if self._policy else None, folder.rollout),
             "update": update,
             "counts": {record.stage: dict(record.counts) for record in records},
             "warnings": [warning for record in records for warning in record.warnings],
