@@ -10,7 +10,7 @@ from dialrl.cli.app import Entry
 from dialrl.cli.command import Call, add_command
 from dialrl.cli.lab_view import show_study
 from dialrl.lab.config import ConfirmConfig, FastConfig, StudyConfig
-from dialrl.lab.studies_config import NoiseConfig
+from dialrl.lab.studies_config import NoiseConfig, VarianceConfig
 from dialrl.summary import StageSummary
 
 
@@ -63,6 +63,17 @@ def register(app: typer.Typer, name: str, entry: Entry) -> None:
     )
     add_command(
         group,
+        "variance",
+        variance,
+        help="The variance study: the gradient of each preset over many batches of the same dialogues, against the"
+        " exact gradient of the demo world.",
+        config=VarianceConfig,
+        section="lab-variance",
+        output="required",
+        resumable=True,
+    )
+    add_command(
+        group,
         "reference",
         reference,
         help="The demo world's exact values by dynamic programming: silent, myopic, optimum, clairvoyant.",
@@ -109,6 +120,12 @@ def noise(call: Call) -> StageSummary:
     from dialrl.lab.studies_noise import run_noise
 
     return run_noise(call.target, call.config, overwrite=call.overwrite, resume=call.resume, progress=call.progress)
+
+
+def variance(call: Call) -> StageSummary:
+    from dialrl.lab.studies_variance import run_variance
+
+    return run_variance(call.target, call.config, overwrite=call.overwrite, resume=call.resume, progress=call.progress)
 
 
 def _point(point: dict[str, Any]) -> dict[str, Any]:

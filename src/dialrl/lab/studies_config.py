@@ -49,9 +49,9 @@ class VarianceConfig(StageConfig):
         min_length=1, help="Estimators compared, all on the same dialogues.",
     )  # fmt: skip
     updates: tuple[int, ...] = semantic(
-        (0, 5, 40), min_length=1, help="Policies: the start after so many updates (of mica at the step size below)."
+        (0, 2, 20), min_length=1, help="Policies: the start after so many steps along the exact gradient."
     )
-    step_size: float = semantic(12.0, gt=0.0, help="Step size of those updates.")
+    step_size: float = semantic(1.0, gt=0.0, help="Step size of those steps.")
     batches: int = semantic(400, ge=2, help="Batches a policy.")
     groups: int = semantic(16, ge=1, help="Scenarios a batch.")
     samples: int = semantic(8, ge=2, help="Dialogues a scenario.")
