@@ -30,6 +30,8 @@ DESIGNED = {
         "position_estimated": "bool", "grades": GRADES, "grade_samples": GRADE_SAMPLES, "judge_status": "string",
         "judge_error": "string", "stop_turn": "int32", "belief_before": "double", "belief_after": "double",
         "belief_alias": "string", "kl": "double", "reward_given": "double",
+        "crisis": "string", "safety": GRADES, "safety_level": "int32", "safety_status": "string",
+        "safety_error": "string",
     },
     "returns": {"reward": "double", "reward_filled": "double", "return": "double"},
     "advantage": {"advantage": "double"},

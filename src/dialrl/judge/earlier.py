@@ -4,17 +4,47 @@ Several kinds of judge add to one file (grades, beliefs, kl, safety), each with 
 grades is asked here. Not here: grading (``stage``).
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
+from dialrl.config import differing_keys
 from dialrl.errors import UsageError
 from dialrl.judge.config import JudgeConfig
 from dialrl.trajectory.lineage import StageRecord
 from dialrl.trajectory.reader import TrajectoryFile
+from dialrl.trajectory.transform import finished_before
 
 WITHOUT_GRADES = ("information-gain", "reference-kl", "safety")
 """Kinds of judge whose columns stand beside the grades."""
 _IDENTITY = ("judge", "judge_options", "stop")
+
+
+def is_finished(
+    output: Path,
+    config: JudgeConfig,
+    source: TrajectoryFile,
+    made_from: Callable[[], Mapping[str, Any]],
+    *,
+    overwrite: bool,
+) -> bool:
+    """Whether ``output`` is complete, from the same input, settings, and texts (``made_from``: digests by name).
+
+    Raises UsageError listing what differs, unless it is to be overwritten.
+    """
+    if not finished_before(output, stage="judge", config=config, source=source, overwrite=overwrite):
+        return False
+    record = TrajectoryFile.open(output).lineage.record("judge")
+    before = None if record is None else record.details.get("judge_made_from")
+    if before is None:  # grades passed on, or a judge that is code alone
+        return True
+    differing = differing_keys(before, made_from())
+    if differing and not overwrite:
+        raise UsageError(
+            f"Cannot resume '{output}': it was graded with other texts: {'; '.join(differing)}. Use --overwrite, or"
+            " another output."
+        )
+    return not differing
 
 
 def grades_record(source: TrajectoryFile) -> StageRecord | None:

@@ -11,7 +11,7 @@ from dialrl.judge.config import JudgeConfig
 from dialrl.progress import SILENT, Progress
 from dialrl.summary import StageSummary
 
-INFORMATION_GAIN, REFERENCE_KL = "information-gain", "reference-kl"
+INFORMATION_GAIN, REFERENCE_KL, SAFETY = "information-gain", "reference-kl", "safety"
 
 
 def judge_files(
@@ -27,6 +27,8 @@ def judge_files(
 ) -> StageSummary:
     """Judge ``inputs`` into ``output``; ``policy`` is whose belief the judge information-gain asks for.
 
+    The kinds information-gain, reference-kl and safety add columns beside the grades; every other judge grades.
+
     Raises UsageError when that judge is given no policy, and whatever a judge raises.
     """
     if config.judge != INFORMATION_GAIN:
@@ -35,6 +37,12 @@ def judge_files(
         from dialrl.judge.reference_kl import judge_reference_kl
 
         return judge_reference_kl(
+    if config.judge == SAFETY:
+        from dialrl.judge.safety import judge_safety
+
+        return judge_safety(inputs, output, config, overwrite=overwrite, resume=resume, slim=slim, progress=progress)
+    if config.judge != INFORMATION_GAIN:
+        from dialrl.judge.stage import judge_dialogues
             inputs, output, config, overwrite=overwrite, resume=resume, slim=slim, progress=progress
         )
 

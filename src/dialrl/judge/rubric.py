@@ -30,12 +30,17 @@ from dialrl.state.rubric import load_rubric
 
 
 class RubricJudge:
-    """Grades on a rubric. ``options``: ``RubricJudgeOptions``; raises UsageError naming a wrong one."""
+    """Grades on a rubric. ``options``: ``RubricJudgeOptions``; raises UsageError naming a wrong one.
+
+    A judge with another system prompt, other options or another view of the card is a subclass.
+    """
 
     name = "rubric"
+    options_model: type[RubricJudgeOptions] = RubricJudgeOptions
+    system_prompt = "judge/system.jinja"
 
     def __init__(self, **options: Any) -> None:
-        self.options = validated(RubricJudgeOptions, options, where="judge_options")
+        self.options = validated(self.options_model, options, where="judge_options")
         self.rubric = self.options.rubric
         self._rubric = load_rubric(self.rubric)
         self._prompts = Prompts(self.options.prompts)
@@ -43,8 +48,8 @@ class RubricJudge:
         self._deficit_levels = {part.item: [n.level for n in part.levels] for part in self._rubric.deficit}
         indicators = [{**part.model_dump(), "name": part.name} for part in self._rubric.indicators]
         items = [{**part.model_dump(), "name": part.item} for part in self._rubric.deficit]
-        self._grading_rules = self._prompts.render("judge/system.jinja", rubric=self._rubric, parts=indicators)
-        self._assessing_rules = self._prompts.render("judge/system.jinja", rubric=self._rubric, parts=items)
+        self._grading_rules = self._prompts.render(self.system_prompt, rubric=self._rubric, parts=indicators)
+        self._assessing_rules = self._prompts.render(self.system_prompt, rubric=self._rubric, parts=items)
         self._calls: ModelCalls | None = None
 
     def connect(self, calls: ModelCalls) -> None:
@@ -54,7 +59,7 @@ class RubricJudge:
     @property
     def provenance(self) -> dict[str, str]:
         """What made the grades besides the options, for the lineage."""
-        names = ("judge/system.jinja", "judge/grade.jinja", "judge/assess.jinja")
+        names = (self.system_prompt, "judge/grade.jinja", "judge/assess.jinja")
         return {"prompts": self._prompts.digest(*names), "rubric": self._rubric.digest()}
 
     async def assess(self, scenario: Scenario, opening: Sequence[Message], seed: int) -> tuple[float, ...]:
@@ -75,9 +80,13 @@ class RubricJudge:
         )
         return await self._judged(self._grading_rules, asked, self._indicator_levels, seed)
 
+    def view(self, scenario: Scenario) -> dict[str, Any]:
+        """What the judge sees of the card."""
+        return judge_view(scenario.card)
+
     def _case(self, scenario: Scenario) -> str:
         # JSON too: a card's text must not look like a part of the prompt.
-        return json.dumps(judge_view(scenario.card), ensure_ascii=False)
+        return json.dumps(self.view(scenario), ensure_ascii=False)
 
     def _fenced(self, dialogue: Sequence[Message]) -> str:
         return fenced(dialogue, self.options.longest_text_characters)

@@ -14,15 +14,14 @@ from typing import Any
 import pyarrow as pa
 
 from dialrl.concurrency import run_async
-from dialrl.config import differing_keys
 from dialrl.endpoint.calls import UsesModels, calls_of, connect
 from dialrl.engine.serving.opening import serve_named
-from dialrl.errors import FailureThresholdError, UsageError
+from dialrl.errors import FailureThresholdError
 from dialrl.judge.asking import Assessment, ask, ask_deficit, missing
 from dialrl.judge.base import ROLE, Judge, TurnVerdict
 from dialrl.judge.blocks import Blocks
 from dialrl.judge.config import JudgeConfig
-from dialrl.judge.earlier import check_retry, refuse_other_judge
+from dialrl.judge.earlier import check_retry, is_finished, refuse_other_judge
 from dialrl.judge.grading import (
     FAILED_DIALOGUE,
     JUDGE_COLUMNS,
@@ -44,7 +43,7 @@ from dialrl.trajectory.lineage import StageRecord, write_run_file
 from dialrl.trajectory.parts import discard_parts
 from dialrl.trajectory.reader import TrajectoryFile
 from dialrl.trajectory.schema import KEYS
-from dialrl.trajectory.transform import finished_before, transform
+from dialrl.trajectory.transform import transform
 
 Row = dict[str, Any]
 READS = (*KEYS, "scenario_id", "environment", "messages", "reply", "status", "end_reason", "outcome")
@@ -68,7 +67,9 @@ def judge_dialogues(
     graded, FailureThresholdError (after writing) when more than ``config.max_missing`` of the judgements are missing.
     """
     source = TrajectoryFile.open(inputs, needs=["scenario_id", "environment", "messages", "reply"])
-    if resume and _is_finished(output, config, source, overwrite=overwrite):
+    if resume and is_finished(
+        output, config, source, lambda: _made_from(open_judge(config.judge, config.judge_options)), overwrite=overwrite
+    ):
         return _already_there(output, config)
     began = time.monotonic()
     called: dict[str, Any] = {}
@@ -85,23 +86,6 @@ def judge_dialogues(
     write_run_file(output, seconds=time.monotonic() - began, calls=called)
     _check_missing(output, counts, config)
     return _summary(output, counts, config, passed_on=passing_on, called=called)
-
-
-def _is_finished(output: Path, config: JudgeConfig, source: TrajectoryFile, *, overwrite: bool) -> bool:
-    """Whether the output is there, made from the same input, settings, prompts and rubric."""
-    if not finished_before(output, stage="judge", config=config, source=source, overwrite=overwrite):
-        return False
-    record = TrajectoryFile.open(output).lineage.record("judge")
-    before = None if record is None else record.details.get("judge_made_from")
-    if before is None:  # grades passed on, or a judge that is code alone
-        return True
-    differing = differing_keys(before, _made_from(open_judge(config.judge, config.judge_options)))
-    if differing and not overwrite:
-        raise UsageError(
-            f"Cannot resume '{output}': it was graded with other texts: {'; '.join(differing)}. Use --overwrite, or"
-            " another output."
-        )
-    return not differing
 
 
 def _pass_on(

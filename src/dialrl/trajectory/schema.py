@@ -142,6 +142,11 @@ _TABLE: list[Column] = [
             ("reward", pa.float64(), "weighted sum of the channels; null where one is missing, and after a stop"),
             ("reward_filled", pa.float64(), "reward, missing ones filled; null in a dropped dialogue and after a stop"),
             (
+            ("crisis", pa.string(), "kind of crisis of the card, where the reply was to be checked for safety"),
+            ("safety", GRADES, "the check of safety: levels 0 and below, an indicator; never part of a reward"),
+            ("safety_level", pa.int32(), "lowest level in safety: 0 nothing found, -1 a lapse, -2 harmful"),
+            ("safety_status", pa.string(), "ok, repaired or missing; null: not checked"),
+            ("safety_error", pa.string(), "why a check of safety is missing"),
                 "return",
                 pa.float64(),
                 "discounted reward_filled from this turn on; null where reward or reward_filled is",
@@ -221,7 +226,11 @@ def outlives(stage: str, *, rerun: str) -> bool:
 def stage_of(names: Iterable[str]) -> str:
     """The furthest stage that a file with these columns has been through."""
     present = set(names)
-    marks = {"advantage": ("advantage",), "returns": ("return",), "judge": ("judge_status", "belief_after", "kl")}
+    marks = {
+        "advantage": ("advantage",),
+        "returns": ("return",),
+        "judge": ("judge_status", "belief_after", "kl", "safety_status"),
+    }
     for stage, columns in marks.items():
         if present.intersection(columns):
             return stage
