@@ -1,5 +1,7 @@
 """``dialrl judge``."""
 
+from typing import Any
+
 import typer
 
 from dialrl.cli.app import Entry
@@ -24,6 +26,7 @@ def register(app: typer.Typer, name: str, entry: Entry) -> None:
             option(
                 "policy", str | None, "Judge information-gain: whose belief is scored, a policy's directory or name."
             ),
+            option("targets", str | None, "Judge information-gain: answers, or needs that the cards keep hidden."),
         ),
         panel=entry.panel,
     )
@@ -45,7 +48,10 @@ def run(call: Call) -> StageSummary:
 
 
 def _config(call: Call) -> JudgeConfig:
-    """The configuration with --kind; what was not given explicitly stays so, since that decides what is passed on."""
+    """With --kind and --targets; what was not given explicitly stays so, since that decides what is passed on."""
     config: JudgeConfig = call.config
-    kind = call.extras["kind"]
-    return config if kind is None else JudgeConfig(**{**config.model_dump(exclude_unset=True), "judge": kind})
+    kind, targets = call.extras["kind"], call.extras["targets"]
+    given: dict[str, Any] = {} if kind is None else {"judge": kind}
+    if targets is not None:
+        given["judge_options"] = {**config.judge_options, "targets": targets}
+    return JudgeConfig(**{**config.model_dump(exclude_unset=True), **given}) if given else config

@@ -11,16 +11,9 @@ from dialrl.model.loading import Precision
 DEFAULT_WRAPPER = "<think>What I have seen so far is enough to answer.</think>\n<answer>"
 
 
-class BeliefOptions(StageConfig):
-    """What is asked of the policy at each cut of a dialogue, and how it is computed."""
+class ListeningOptions(StageConfig):
+    """How a model is asked how much it believes in a text."""
 
-    scorer: Literal["rollout", "frozen"] = semantic(
-        "rollout", help="Whose belief: the policy's that made the dialogues (by digest), or any fixed policy's."
-    )
-    wrapper: str = semantic(DEFAULT_WRAPPER, help="What the policy would write before the answer; context, not scored.")
-    closing: str = semantic("</answer>", help="What would follow the answer; it only decides where tokens end.")
-    aliases: Literal["all", "first"] = semantic("all", help="all: the best accepted answer counts; first: the first.")
-    max_aliases: int = semantic(16, help="Accepted answers scored, distinct after normalising, in order.", ge=1)
     max_gold_tokens: int = semantic(64, help="Longest answer in tokens.", ge=1)
     overlong: Literal["refuse", "truncate"] = semantic("refuse", help="A longer answer: refuse, or score its start.")
     token_floor: float | None = semantic(None, help="Least log-prob of one token; none: no floor.")
@@ -34,7 +27,11 @@ class BeliefOptions(StageConfig):
         " own, or torch's flex kernel (GPU); auto: split, else dense.",
     )
     device: str = operational("cpu", help="Where the policy runs: cpu, cuda.")
-    token_budget: int = operational(8192, help="Tokens computed together, padding included.", ge=1)
+    token_budget: int = operational(8192, help="Tokens computed together.", ge=1)
+
+    def frame(self) -> tuple[str, str]:
+        """The text before and after the text that is believed in."""
+        raise NotImplementedError
 
     @field_validator("token_floor")
     @classmethod
@@ -42,6 +39,22 @@ class BeliefOptions(StageConfig):
         if value is not None and value >= 0:
             raise ValueError("expected a log-prob, below 0")
         return value
+
+
+class BeliefOptions(ListeningOptions):
+    """What is asked of the policy at each cut of a dialogue."""
+
+    targets: Literal["answers"] = semantic("answers", help="answers: those of the question; needs: see the page.")
+    scorer: Literal["rollout", "frozen"] = semantic(
+        "rollout", help="Whose belief: the policy's that made the dialogues (by digest), or any fixed policy's."
+    )
+    wrapper: str = semantic(DEFAULT_WRAPPER, help="What the policy would write before the answer; context, not scored.")
+    closing: str = semantic("</answer>", help="What would follow the answer; it only decides where tokens end.")
+    aliases: Literal["all", "first"] = semantic("all", help="all: the best accepted answer counts; first: the first.")
+    max_aliases: int = semantic(16, help="Accepted answers scored, distinct after normalising, in order.", ge=1)
+
+    def frame(self) -> tuple[str, str]:
+        return self.wrapper, self.closing
 
     @property
     def alias_limit(self) -> int:

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dialrl.errors import UsageError
-from dialrl.judge.belief_options import BeliefOptions
+from dialrl.judge.belief_options import ListeningOptions
 from dialrl.model.belief.attention import AttentionName
 from dialrl.model.belief.forward import can_branch, one_by_one, packed_beliefs
 from dialrl.model.belief.gold import GoldAlias, GoldLimits, encode_gold
@@ -33,7 +33,7 @@ class BeliefScorer:
     """
 
     def __init__(
-        self, policy: str | Path, options: BeliefOptions, template_options: Mapping[str, Any] | None = None
+        self, policy: str | Path, options: ListeningOptions, template_options: Mapping[str, Any] | None = None
     ) -> None:
         self._directory = model_directory(find_policy(policy))
         self._options = options
@@ -66,12 +66,17 @@ class BeliefScorer:
             return ()
         return ("This model cannot be branched: every prefix was computed with every answer, one by one.",)
 
-    def encode(self, alias: str) -> GoldAlias:
-        """Wrapper and answer as tokens; a think block that the template opens itself is not opened again."""
-        wrapper = self._options.wrapper
+    def encode(self, alias: str, *, header: bool = False) -> GoldAlias:
+        """Wrapper and answer as tokens; a think block that the template opens itself is not opened again.
+
+        ``header``: the wrapper begins with the header of a reply, which the cuts do not hold then.
+        """
+        wrapper, closing = self._options.frame()
         before = wrapper.removeprefix(_OPENED) if self.template.opens_thinking else wrapper
+        if header:
+            before = self.template.generation_prompt_text + before
         limits = GoldLimits(self._options.max_gold_tokens, self._options.overlong)
-        return encode_gold(self.template.tokenizer, alias, before=before, after=self._options.closing, limits=limits)
+        return encode_gold(self.template.tokenizer, alias, before=before, after=closing, limits=limits)
 
     def score(self, tasks: Sequence[BeliefTask]) -> list[Floats]:
         """Mean log-probs (cuts, aliases) of each task; what is not finite was computed once more in float32."""

@@ -105,8 +105,10 @@ class BeliefStage:
         discard_parts(self.output)
         record = TrajectoryFile.open(self.output).lineage.record("judge")
         counts = Counter({} if record is None else record.counts)
+        details = {} if record is None else record.details
         self._check_missing(counts)
-        return StageSummary("judge", self.output, dict(counts), {"already_complete": True}, self.work.warnings(counts))
+        figures = {"judge": self.config.judge, "already_complete": True, **details}
+        return StageSummary("judge", self.output, dict(counts), figures, self.work.warnings(counts))
 
     def _write(self, *, overwrite: bool, resume: bool, slim: bool) -> None:
         options = {**self.config.semantic_values(), "scorer": self.work.digest}

@@ -31,25 +31,31 @@ def judge_files(
 
     Raises UsageError when that judge is given no policy, and whatever a judge raises.
     """
-    if config.judge != INFORMATION_GAIN:
-        from dialrl.judge.stage import judge_dialogues
     if config.judge == REFERENCE_KL:
         from dialrl.judge.reference_kl import judge_reference_kl
 
         return judge_reference_kl(
+            inputs, output, config, overwrite=overwrite, resume=resume, slim=slim, progress=progress
+        )
     if config.judge == SAFETY:
         from dialrl.judge.safety import judge_safety
 
         return judge_safety(inputs, output, config, overwrite=overwrite, resume=resume, slim=slim, progress=progress)
     if config.judge != INFORMATION_GAIN:
         from dialrl.judge.stage import judge_dialogues
-            inputs, output, config, overwrite=overwrite, resume=resume, slim=slim, progress=progress
-        )
 
         return judge_dialogues(inputs, output, config, overwrite=overwrite, resume=resume, slim=slim, progress=progress)
+    over_needs = config.judge_options.get("targets") == "needs"
+    policy = (config.judge_options.get("listener") if over_needs else None) or policy
     if policy is None:
         raise UsageError(
             "The judge information-gain scores a policy's belief: name the policy with --policy DIRECTORY."
+        )
+    if over_needs:
+        from dialrl.judge.information_gain_needs import judge_needs
+
+        return judge_needs(
+            inputs, output, config, listener=policy, overwrite=overwrite, resume=resume, slim=slim, progress=progress
         )
     from dialrl.judge.information_gain import judge_beliefs
 

@@ -55,8 +55,8 @@ def judge_beliefs(
 class AnswerBeliefs:
     """Belief in the accepted answers of a scenario, by the policy's own ids."""
 
-    reads = (*KEYS, *NEEDS, "final_ids", "end_reason", "status", "policy_digest")
-    writes = ("belief_before", "belief_after", "belief_alias")
+    reads: tuple[str, ...] = (*KEYS, *NEEDS, "final_ids", "end_reason", "status", "policy_digest")
+    writes: tuple[str, ...] = ("belief_before", "belief_after", "belief_alias")
 
     def __init__(self, options: BeliefOptions, scorer: BeliefScorer, scenarios: Scenarios) -> None:
         self._options, self._scorer, self._scenarios = options, scorer, scenarios
