@@ -37,7 +37,8 @@ class Seat:
 class Episodes:
     """D dialogues of K turns in file order: dialogue by dialogue, turn by turn.
 
-    ``levels_K`` are the true levels, ``features_KF`` what the policy saw, ``entropy_K`` that of its choice in nats.
+    ``levels_K`` are the true levels, ``features_KF`` what the policy saw, ``entropy_K`` that of its choice in nats,
+    ``node_K`` the place before the turn.
     """
 
     seats: Sequence[Seat]
@@ -47,6 +48,7 @@ class Episodes:
     levels_K: Sequence[Levels]
     features_KF: Floats
     entropy_K: Floats
+    node_K: Ints
     final_D: Sequence[State]
 
     @property
@@ -80,14 +82,27 @@ class FastWorld:
         self._features_NF = np.zeros((_FEW, FEATURES))
         self._moves: list[list[_Move | None]] = []  # of node n: 2n if the user is open, 2n + 1 if guarded
 
-    def play(self, weights_FA: Floats, seats: Sequence[Seat]) -> Episodes:
-        """One dialogue a seat, by sampling the policy's choices."""
+    def play(
+        self,
+        weights_FA: Floats,
+        seats: Sequence[Seat],
+        starts: Sequence[tuple[int, int]] | None = None,
+        most: int | None = None,
+    ) -> Episodes:
+        """One dialogue a seat, by sampling the policy's choices.
+
+        ``starts``: the (turn, node) from which each goes on, instead of its opening; ``most``: turns from there.
+        """
         draws = [random.Random(seat.policy_seed) for seat in seats]
-        at = [self._node(State(seat.scenario.need, extra_trust=self.extra_trust), Symbol.OPENING) for seat in seats]
+        first, at = self._starts(seats) if starts is None else ([t for t, _ in starts], [node for _, node in starts])
         rounds: list[_Round] = []
-        alive = list(range(len(seats)))
+        alive: list[int] = []
         for turn in range(self.turn_limit):
-            features_NF = self._features_NF[[at[seat] for seat in alive]]
+            alive += [seat for seat in range(len(seats)) if first[seat] == turn]
+            if not alive:
+                continue
+            before = [at[seat] for seat in alive]
+            features_NF = self._features_NF[before]
             features_NF[:, turn_feature(turn)] = 1.0
             shares_NA = probabilities(weights_FA, features_NF)
             choice_N = _choose(shares_NA, [draws[seat] for seat in alive])
@@ -95,11 +110,22 @@ class FastWorld:
                 self._step(seats[seat], seat, turn, choice, at)
                 for seat, choice in zip(alive, choice_N.tolist(), strict=True)
             ]
-            rounds.append(_Round(np.array(alive), choice_N, levels, features_NF, _entropy(shares_NA)))
-            alive = [seat for seat in alive if self._nodes[at[seat]][1] is not Symbol.FAREWELL]
-            if not alive:
-                break
+            rounds.append(_Round(turn, np.array(alive), choice_N, levels, features_NF, _entropy(shares_NA), before))
+            alive = [
+                seat
+                for seat in alive
+                if self._nodes[at[seat]][1] is not Symbol.FAREWELL and turn + 1 - first[seat] != most
+            ]
         return _in_file_order(seats, rounds, [self._nodes[node][0] for node in at])
+
+    def distance(self, node: int) -> float:
+        """How far the state of a node is from the zone where every need is met."""
+        return float(self._nodes[node][0].distance)
+
+    def _starts(self, seats: Sequence[Seat]) -> tuple[list[int], list[int]]:
+        """Turn and node at which each dialogue opens."""
+        states = [State(seat.scenario.need, extra_trust=self.extra_trust) for seat in seats]
+        return [0] * len(seats), [self._node(state, Symbol.OPENING) for state in states]
 
     def _step(self, who: Seat, seat: int, turn: int, choice: int, at: list[int]) -> Levels:
         """Moves dialogue ``seat`` one turn on, in ``at``; the true levels of its reply."""
@@ -142,11 +168,13 @@ class FastWorld:
 class _Round(NamedTuple):
     """Turn t of the dialogues that reach it."""
 
+    turn: int
     seat_N: Ints
     choice_N: Ints
     levels: list[Levels]
     features_NF: Floats
     entropy_N: Floats
+    node: list[int]
 
 
 def _choose(shares_NA: Floats, draws: Sequence[random.Random]) -> Ints:
@@ -165,7 +193,7 @@ def _entropy(shares_NA: Floats) -> Floats:
 
 def _in_file_order(seats: Sequence[Seat], rounds: Sequence[_Round], final: Sequence[State]) -> Episodes:
     seat_K = np.concatenate([each.seat_N for each in rounds])
-    turn_K = np.repeat(np.arange(len(rounds)), [len(each.seat_N) for each in rounds])
+    turn_K = np.repeat([each.turn for each in rounds], [len(each.seat_N) for each in rounds])
     order = np.argsort(seat_K, kind="stable")
     levels = [one for each in rounds for one in each.levels]
     return Episodes(
@@ -176,5 +204,6 @@ def _in_file_order(seats: Sequence[Seat], rounds: Sequence[_Round], final: Seque
         [levels[place] for place in order.tolist()],
         np.concatenate([each.features_NF for each in rounds])[order],
         np.concatenate([each.entropy_N for each in rounds])[order],
+        np.array([node for each in rounds for node in each.node])[order],
         final,
     )
