@@ -61,7 +61,15 @@ def test_the_judged_columns_in_memory_are_those_of_a_file(tmp_path: Path) -> Non
         assert here[name].to_pylist() == there[name].to_pylist(), name
 
 
-@pytest.mark.parametrize("changes", [{"preset": "mapo"}, {"preset": "rloo", "judge_noise": 0.3, "judge_missing": 0.2}])
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"preset": "mapo"},
+        {"preset": "rloo", "judge_noise": 0.3, "judge_missing": 0.2},
+        {"preset": "gigpo"},
+        {"preset": "mt-grpo"},
+    ],
+)
 def test_a_run_in_memory_is_the_run_through_files_bit_for_bit(tmp_path: Path, changes: dict[str, object]) -> None:
     config = FastConfig(
         iterations=4, groups=4, samples=4, evaluate_every=2, evaluate_repeats=1, turn_limit=5, learning_rate=2.0

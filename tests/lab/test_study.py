@@ -164,3 +164,12 @@ def test_exact_values_are_kept_beside_the_runs(study: Path) -> None:
     assert known[5, 0].myopic == pytest.approx(2.7351, abs=1e-4)
     stored = json.loads((study / "references.json").read_text())
     assert [(each["turn_limit"], each["extra_trust"]) for each in stored] == [(5, 0)]
+
+
+def test_the_page_of_tables_holds_every_preset_in_every_setting(study: Path) -> None:
+    page = (study / "table.md").read_text()
+    final = page.partition("### Final share of the optimum")[2].partition("###")[0].strip().splitlines()
+    assert final[:2] == ["| preset | short |", "| --- | --- |"]
+    assert [line.split(" | ")[0] for line in final[2:]] == ["| `mica`", "| `grpo`"]
+    assert "| `myopic` | 0.435 |" in page
+    assert page.count("### ") == 8

@@ -15,6 +15,7 @@ from dialrl.environment.demo.planner import DemoReference
 from dialrl.errors import InputError
 from dialrl.lab.config import ConfirmConfig
 from dialrl.lab.fast import FastPoint
+from dialrl.lab.markdown import write_markdown
 from dialrl.lab.runs import RunFiles, RunKey, RunResult, prepare_runs
 from dialrl.lab.study import TABLE
 from dialrl.lab.summary import study_summary
@@ -59,6 +60,7 @@ def run_confirm(
                 progress.advance(config.iterations)
             runs.append(run)
             write_table(folder / TABLE, [("final", each) for each in _by_preset(runs, config.presets)])
+            write_markdown(folder / TABLE, config.compare_with)
     counts = {"runs": len(runs), "trained_now": played}
     return study_summary(folder / TABLE, config.compare_with, counts, stage="lab confirm")
 

@@ -15,6 +15,7 @@ from dialrl.advantage.presets.registry import preset as preset_by_name
 from dialrl.environment.demo.planner import DemoReference
 from dialrl.errors import UsageError
 from dialrl.lab.config import FastConfig, StudyConfig
+from dialrl.lab.markdown import write_markdown
 from dialrl.lab.pool import Done, Job, Workers, play_job, workers
 from dialrl.lab.runs import Phase, RunFiles, RunKey, RunResult, prepare_runs, read_references, write_references
 from dialrl.lab.settings import Setting, setting
@@ -85,6 +86,7 @@ class Study:
             chosen += here
             runs += [("tuning", run) for run in tuned] + [("final", run) for run in final]
             write_table(table, runs)
+            write_markdown(table, config.compare_with)
         edges = [f"{one.preset} in {one.setting} ({one.step_size:g})" for one in chosen if one.at_edge]
         return study_summary(table, config.compare_with, {"runs": len(runs), "played_now": self.played}, edges)
 
