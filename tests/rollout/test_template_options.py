@@ -13,7 +13,7 @@ from dialrl.evaluate.config import DialogueConfig
 from dialrl.evaluate.dialogue import rollout_config
 from dialrl.judge.belief_options import BeliefOptions
 from dialrl.judge.belief_scorer import BeliefScorer
-from dialrl.judge.information_gain import _template_options
+from dialrl.judge.information_gain import template_options
 from dialrl.rollout.config import RolloutConfig
 from dialrl.rollout.policy import open_policy
 from dialrl.rollout.stage import roll_out
@@ -84,7 +84,7 @@ def test_resuming_with_other_options_or_another_template_is_refused(policy, tmp_
 
 def test_a_belief_is_asked_after_the_headers_of_the_rollout(policy, tmp_path, monkeypatch):
     rolled(policy, tmp_path / "r", monkeypatch, template_options=THINKING_OFF)
-    found = _template_options(TrajectoryFile.open(tmp_path / "r"))
+    found = template_options(TrajectoryFile.open(tmp_path / "r"))
     scorer = BeliefScorer(policy, BeliefOptions(), found)
     assert scorer.template.decode(scorer.header_ids).endswith("</think>\n\n")
 

@@ -41,7 +41,8 @@ COMMANDS: dict[str, Entry] = {
     "inspect": Entry("inspecting", LOOK, "What is in a trajectory file."),
     "scenarios": Entry("scenarios", LOOK, "Scenarios of an environment, support cards: list, show, validate, split."),
     "demo-policy": Entry("demo_policy", LOOK, "Build the tiny base policy of the demo world."),
-    "doctor": Entry("doctor", LOOK, "What works here, and what to do about the rest: versions, GPU, endpoints, a policy."),
+    "serve": Entry("serve", LOOK, "A small model of this machine behind an address, for the roles of a run."),
+    "doctor": Entry("doctor", LOOK, "What works here and what does not: versions, GPU, endpoints, a policy."),
     "lab": Entry("lab", LOOK, "Credit rules compared in the demo world: fast, reference."),
 }
 

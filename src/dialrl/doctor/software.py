@@ -31,6 +31,7 @@ class Extra:
 EXTRAS = (
     Extra("train", ("torch", "transformers", "safetensors"), "rollout with the engine hf, update, train, beliefs"),
     Extra("openai", ("httpx2",), "models behind endpoints: environment support, judge rubric, engine openai"),
+    Extra("serve", ("llguidance",), "answers of dialrl serve that hold to a JSON schema: a judge, a director"),
     Extra("peft", ("peft",), "adapters in update (lora_rank)"),
     Extra("search", ("bm25s",), "the embedded retriever bm25 of the environment search"),
     Extra("stats", ("krippendorff",), "alpha in evaluate agreement"),

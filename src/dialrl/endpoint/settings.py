@@ -12,7 +12,7 @@ from typing import Any
 from pydantic import field_validator
 
 from dialrl.config import StageConfig, operational, semantic
-from dialrl.endpoint.served import OWN_SERVER_KEY, SCHEME, resolved
+from dialrl.endpoint.served import HF_SCHEME, OWN_SERVER_KEY, SCHEME, is_own, resolved
 from dialrl.errors import UsageError
 
 DEFAULT_ROLE = "default"
@@ -23,7 +23,7 @@ class EndpointSettings(StageConfig):
     """One endpoint, or several that serve the same model; nothing here changes an answer."""
 
     base_urls: list[str] = operational(
-        [], help="Addresses up to and with /v1, or vllm:policy; none: the environment variable OPENAI_BASE_URL."
+        [], help="Addresses up to and with /v1, vllm:policy, or hf:DIRECTORY; none: the variable OPENAI_BASE_URL."
     )
     api_key_env: str = operational(_KEY_VARIABLE, help="Environment variable with the key; unset: no key is sent.")
     concurrency: int = operational(64, help="Calls in flight at once.", ge=1)
@@ -46,10 +46,12 @@ class EndpointSettings(StageConfig):
     @classmethod
     def _http_without_secrets(cls, value: list[str]) -> list[str]:
         for url in value:
-            if url.startswith(SCHEME):
+            if is_own(url):
                 continue
             if not url.startswith(("http://", "https://")):
-                raise ValueError(f"'{url}' is no address; expected http://HOST:PORT/v1 or https://... or vllm:policy")
+                raise ValueError(
+                    f"'{url}' is no address; expected http://HOST:PORT/v1, https://..., vllm:policy or hf:DIRECTORY"
+                )
             if "@" in url.split("//", 1)[1].split("/", 1)[0]:
                 raise ValueError("an address holds a user name or key; keys come from the environment (api_key_env)")
         return [url.rstrip("/") for url in value]
@@ -68,8 +70,10 @@ class EndpointSettings(StageConfig):
     @property
     def key(self) -> str | None:
         """The key, from the environment only; a server of our own asks for its own key, if any."""
-        is_own = any(url.startswith(SCHEME) for url in self.base_urls)
-        return os.environ.get(OWN_SERVER_KEY if is_own else self.api_key_env) or None
+        if any(url.startswith(HF_SCHEME) for url in self.base_urls):
+            return None
+        is_vllm = any(url.startswith(SCHEME) for url in self.base_urls)
+        return os.environ.get(OWN_SERVER_KEY if is_vllm else self.api_key_env) or None
 
     @property
     def has_prices(self) -> bool:

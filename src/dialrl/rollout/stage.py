@@ -18,6 +18,7 @@ from dialrl.concurrency import run_async
 from dialrl.config import differing_keys
 from dialrl.endpoint.calls import calls_of, connect
 from dialrl.engine.base import Engine, SamplingSettings
+from dialrl.engine.serving.opening import serve_named
 from dialrl.environment.base import Environment
 from dialrl.environment.registry import open_environment
 from dialrl.errors import FailureThresholdError, UsageError
@@ -103,6 +104,7 @@ class Rollout:
         if resume and self.output.exists() and (done := self._already_there(identity, overwrite=overwrite)):
             return done
         self.parts = Parts(self.output, identity, overwrite=overwrite, resume=resume)
+        serve_named(self.config.endpoints, device=self.config.device)
         self.calls = calls_of(self.config, self.parts.journal_path)
         judge = self.setting.grading.judge if self.setting.grading else None
         connect(self.calls, self.environment, self.policy.engine, judge)
