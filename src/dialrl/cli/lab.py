@@ -10,7 +10,7 @@ from dialrl.cli.app import Entry
 from dialrl.cli.command import Call, add_command
 from dialrl.cli.lab_view import show_study
 from dialrl.lab.config import ConfirmConfig, FastConfig, StudyConfig
-from dialrl.lab.studies_config import NoiseConfig, VarianceConfig
+from dialrl.lab.studies_config import CostConfig, NoiseConfig, VarianceConfig
 from dialrl.summary import StageSummary
 
 
@@ -74,6 +74,17 @@ def register(app: typer.Typer, name: str, entry: Entry) -> None:
     )
     add_command(
         group,
+        "cost",
+        cost,
+        help="The cost table: several replies a state, compared with each other, against credit from whole dialogues,"
+        " at equal policy turns an update.",
+        config=CostConfig,
+        section="lab-cost",
+        output="required",
+        resumable=True,
+    )
+    add_command(
+        group,
         "reference",
         reference,
         help="The demo world's exact values by dynamic programming: silent, myopic, optimum, clairvoyant.",
@@ -126,6 +137,12 @@ def variance(call: Call) -> StageSummary:
     from dialrl.lab.studies_variance import run_variance
 
     return run_variance(call.target, call.config, overwrite=call.overwrite, resume=call.resume, progress=call.progress)
+
+
+def cost(call: Call) -> StageSummary:
+    from dialrl.lab.studies_cost import run_cost
+
+    return run_cost(call.target, call.config, overwrite=call.overwrite, resume=call.resume, progress=call.progress)
 
 
 def _point(point: dict[str, Any]) -> dict[str, Any]:

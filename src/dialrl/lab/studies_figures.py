@@ -3,7 +3,7 @@
 The unit of the variance study is the batch, that of the cost study the seed. Not here: measuring.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from dialrl.evaluate.statistics import percentile_interval
+from dialrl.evaluate.significance import holm, sign_flip_p
+from dialrl.evaluate.statistics import interquartile_mean, percentile_interval
+from dialrl.evaluate.study_figures import bootstrapped
 from dialrl.ragged import Floats
 from dialrl.summary import StageSummary
 
@@ -91,3 +93,51 @@ def _where(table: pa.Table, **values: Any) -> pa.Table:
 def _pairs(table: pa.Table, first: str, second: str) -> Sequence[tuple[Any, Any]]:
     """The pairs of values that occur, in the order of the table."""
     return list(dict.fromkeys(zip(table[first].to_pylist(), table[second].to_pylist(), strict=True)))
+
+
+def cost_summary(path: Path, against: str, *, played_now: int) -> StageSummary:
+    """Figures by method, and every method against ``against`` seed by seed."""
+    table = _where(pq.read_table(path), phase="final")
+    methods = list(dict.fromkeys(table["method"].to_pylist()))
+    finals = {method: _finals(_where(table, method=method)) for method in methods}
+    base = {row["seed"]: row["share"] for row in finals.get(against, ())}
+    figures = {method: cost_figures(rows) for method, rows in finals.items()}
+    pairs = {
+        method: np.array([row["share"] - base[row["seed"]] for row in rows if row["seed"] in base])
+        for method, rows in finals.items()
+        if base and method != against
+    }
+    corrected = dict(zip(pairs, holm([sign_flip_p(each) for each in pairs.values()]), strict=True))
+    compared = {method: {"difference": float(pairs[method].mean()), "p_holm": p} for method, p in corrected.items()}
+    counts = {"runs": len(set(zip(table["method"].to_pylist(), table["seed"].to_pylist(), strict=True)))}
+    return StageSummary(
+        "lab cost",
+        path,
+        {**counts, "played_now": played_now},
+        {"methods": figures, "compared_with": against, "comparisons": compared},
+    )
+
+
+def cost_figures(finals: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """One line: the final share (interquartile mean over seeds, bootstrap interval), and what an update cost."""
+    shares = np.array([row["share"] for row in finals])
+    interval = bootstrapped({"": shares}, resamples=RESAMPLES)
+    updates = sum(row["iteration"] for row in finals)
+    return {
+        "final": interquartile_mean(shares),
+        "final_low": interval.low,
+        "final_high": interval.high,
+        "worst": float(shares.min()),
+        **{
+            f"{name}_an_update": sum(row[name] for row in finals) / updates
+            for name in ("policy_turns", "user_turns", "trained_turns")
+        },
+        "step_size": finals[0]["step_size"],
+        "seeds": len(finals),
+    }
+
+
+def _finals(table: pa.Table) -> list[dict[str, Any]]:
+    """The last row of each seed's run."""
+    last = {row["seed"]: row for row in sorted(table.to_pylist(), key=lambda row: row["iteration"])}
+    return [last[seed] for seed in sorted(last)]
