@@ -81,6 +81,8 @@ def test_the_schema_asks_for_evidence_first_bounds_every_string_and_lists_the_le
     inner = schema["properties"]["C.Neg"]
     assert list(inner["properties"]) == ["evidence", "reasoning", "level"] == inner["required"]
     assert inner["properties"]["evidence"]["maxLength"] == LONGEST_TEXT
+    short = answer_schema({"C.Prog": [0, 1]}, 40)["properties"]["C.Prog"]["properties"]
+    assert [short[note]["maxLength"] for note in ("evidence", "reasoning")] == [40, 40]
     assert inner["properties"]["level"]["enum"] == [0, -1, -2]
     assert schema["additionalProperties"] is inner["additionalProperties"] is False
 

@@ -33,9 +33,9 @@ class _MisfitError(Exception):
     """A part of the answer that is not as asked."""
 
 
-def answer_schema(levels: Levels) -> dict[str, Any]:
+def answer_schema(levels: Levels, longest_text: int = LONGEST_TEXT) -> dict[str, Any]:
     """JSON schema of an answer: evidence before level, every string bounded, every key required."""
-    text = {"type": "string", "maxLength": LONGEST_TEXT}
+    text = {"type": "string", "maxLength": longest_text}
     parts = {
         name: _closed({"evidence": text, "reasoning": text, "level": {"type": "integer", "enum": list(known)}})
         for name, known in levels.items()
