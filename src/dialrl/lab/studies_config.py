@@ -23,18 +23,15 @@ class NoiseConfig(StudyConfig):
     )
     settings: tuple[str, ...] = semantic(
         (
-            "exact",
-            "noise=0.1", "noise=0.2", "noise=0.4",
-            "missing=0.1", "missing=0.3", "missing=0.5",
-            "lenient=0.25", "lenient=0.5", "lenient=1",
-            "halo=0.25", "halo=0.5", "halo=1",
+            "exact", "noise=0.2", "noise=0.4", "missing=0.2", "missing=0.4", "lenient=0.5", "lenient=1", "halo=0.5",
+            "halo=1",
         ),
         min_length=1,
         help="Judges compared: exact, or FAULT=STRENGTH. noise: a level is off by one step; missing: no judgement;"
         " lenient: a harmful mark is overlooked; halo: a reply that helps with nothing is credited with a step.",
     )  # fmt: skip
     tuning_seeds: int = semantic(3, ge=1, help="Seeds on which the step size is chosen, with an exact judge.")
-    seeds: int = semantic(10, ge=1, help="Fresh seeds a judge at the chosen step size.")
+    seeds: int = semantic(8, ge=1, help="Fresh seeds a judge at the chosen step size.")
     iterations: int = semantic(40, ge=1, help="Policy-gradient steps a run.")
 
 
