@@ -16,7 +16,7 @@ from dialrl.engine.vllm import context_limit, dtype_of, reply_stop_ids
 from dialrl.engine.vllm_copy import servable
 from dialrl.engine.vllm_settings import VllmSettings
 from dialrl.errors import UsageError
-from dialrl.model.loading import LoadingSettings, load_model, load_policy
+from dialrl.model.loading import LoadingSettings, load_model, load_policy, load_tokenizer
 
 
 def test_a_tied_model_is_served_as_an_untied_copy_that_is_the_same_function(tmp_path):
@@ -79,6 +79,8 @@ def test_precision_context_and_stop_tokens_follow_the_models_own_files(tmp_path)
     assert context_limit(model, VllmSettings()) == 512
     assert context_limit(model, VllmSettings(max_model_len=64)) == 64
     assert reply_stop_ids(model) == (0, 2)  # <|endoftext|> and <|im_end|>
+    line_break = load_tokenizer(model).encode("\n", add_special_tokens=False)
+    assert set(line_break) < set(reply_stop_ids(model, {"chat_template": "plain"}))
     configuration = json.loads((model / "config.json").read_text())
     (model / "config.json").write_text(json.dumps({**configuration, "dtype": "bfloat16"}))
     assert dtype_of(model, VllmSettings()) == "bfloat16"

@@ -96,4 +96,10 @@ def _open_vllm(policy: str | Path, options: EngineOptions) -> Engine:
     from dialrl.engine.vllm_settings import vllm_settings
 
     endpoint = options.endpoints.get("policy")
-    return open_vllm(policy, vllm_settings(options.more), device=options.device, endpoint=endpoint)
+    return open_vllm(
+        policy,
+        vllm_settings(options.more),
+        device=options.device,
+        endpoint=endpoint,
+        template_options=options.template_options,
+    )

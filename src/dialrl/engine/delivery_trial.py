@@ -62,14 +62,18 @@ class DeliveryCheck:
 
 
 def check_delivery(
-    policy: str | Path, engine_options: Mapping[str, Any] | None = None, *, device: str = "cpu"
+    policy: str | Path,
+    engine_options: Mapping[str, Any] | None = None,
+    *,
+    device: str = "cpu",
+    template_options: Mapping[str, Any] | None = None,
 ) -> DeliveryCheck:
     """Start a vLLM with ``policy``, compare sampler and trainer, try every rung, end it.
 
     ``engine_options`` as of the engine ``vllm``. Raises MissingExtraError (what to install), UsageError (a wrong
     option) and EngineError (vLLM does not start).
     """
-    engine = open_vllm(policy, vllm_settings(engine_options or {}), device=device)
+    engine = open_vllm(policy, vllm_settings(engine_options or {}), device=device, template_options=template_options)
     try:
         sampler = asyncio.run(_probed(engine, policy))
         return DeliveryCheck(sampler, tuple(try_rungs(engine, policy, every=True)))

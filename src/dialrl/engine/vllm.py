@@ -8,7 +8,7 @@ itself. Which weights are served is the ladder's affair (``delivery``); every ch
 import json
 import shutil
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Protocol
@@ -43,13 +43,22 @@ class Draws(Protocol):
 class VllmEngine:
     """Draws replies from vLLM. ``policy_digest``: of the weights it serves now; ``stop_ids`` end a reply."""
 
-    def __init__(self, ladder: Ladder, draws: Draws, policy: Path, work: Path, prompts: Prompts, device: str) -> None:
+    def __init__(
+        self,
+        ladder: Ladder,
+        draws: Draws,
+        policy: Path,
+        work: Path,
+        prompts: Prompts,
+        device: str,
+        stops: Sequence[int] | None = None,
+    ) -> None:
         self.ladder = ladder
         self._draws, self._work, self._prompts, self._device = draws, work, prompts, device
         self._references: dict[str, Reference] = {}
         model = model_directory(policy)
         self.policy_digest = policy_digest(model)
-        self.stop_ids = reply_stop_ids(model)
+        self.stop_ids = tuple(reply_stop_ids(model) if stops is None else stops)
         self.capabilities = EngineCapabilities(
             schedule="stream",
             token_ids=True,
@@ -130,9 +139,14 @@ class ServerDraws:
 
 
 def open_vllm(
-    policy: str | Path, settings: VllmSettings, *, device: str = "cpu", endpoint: EndpointSettings | None = None
+    policy: str | Path,
+    settings: VllmSettings,
+    *,
+    device: str = "cpu",
+    endpoint: EndpointSettings | None = None,
+    template_options: Mapping[str, Any] | None = None,
 ) -> VllmEngine:
-    """vLLM with the weights of ``policy``, started and compared with them.
+    """vLLM with the weights of ``policy``, started and compared with them; its template tells where replies end.
 
     Raises MissingExtraError naming what to install, EngineError (with the log's end) when vLLM does not start or serves
     other log-probs than the weights have.
@@ -140,10 +154,11 @@ def open_vllm(
     model = model_directory(policy)
     work = Path(tempfile.mkdtemp(prefix="dialrl-vllm-"))
     settings = settings.updated(dtype=dtype_of(model, settings))
-    host, draws = _host_and_draws(settings, work, reply_stop_ids(model), endpoint or EndpointSettings())
+    stops = reply_stop_ids(model, template_options)
+    host, draws = _host_and_draws(settings, work, stops, endpoint or EndpointSettings())
     ladder = Ladder(host, settings, work)
     prompts = probe_prompts(model, context_limit(model, settings) - 2)
-    engine = VllmEngine(ladder, draws, Path(policy), work, prompts, device)
+    engine = VllmEngine(ladder, draws, Path(policy), work, prompts, device, stops)
     try:
         weights = weights_of(policy)
         ladder.start(weights, _reference_if_possible(engine, policy), base=_base_to_serve(weights.adapter, settings))
@@ -188,10 +203,10 @@ def base_of_adapter(adapter: Path) -> Path | None:
     return base if (base / "config.json").is_file() else None
 
 
-def reply_stop_ids(model: Path) -> tuple[int, ...]:
-    """Tokens that end a reply, from the model's files alone."""
+def reply_stop_ids(model: Path, template_options: Mapping[str, Any] | None = None) -> tuple[int, ...]:
+    """Tokens that end a reply, from the model's files and the chat template alone."""
     held = {name: SimpleNamespace(**_json(model / f"{name}.json")) for name in ("generation_config", "config")}
-    return tuple(stop_ids(ChatTemplate(load_tokenizer(model)), SimpleNamespace(**held)))
+    return tuple(stop_ids(ChatTemplate(load_tokenizer(model), template_options), SimpleNamespace(**held)))
 
 
 def context_limit(model: Path, settings: VllmSettings) -> int:
