@@ -12,6 +12,7 @@ class StageSummary:
 
     ``counts`` are whole numbers of things (dialogues, turns, degenerate pools ...), ``figures`` any other named values
     (may nest), ``warnings`` sentences a user should read. A figure never stands without the count it rests on.
+    ``failure``: why the command exits with 1 once all of this is said, for a stage that writes nothing to look at.
     """
 
     stage: str
@@ -19,6 +20,7 @@ class StageSummary:
     counts: Mapping[str, int] = field(default_factory=dict)
     figures: Mapping[str, Any] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
+    failure: str | None = None
 
     def to_json(self) -> dict[str, Any]:
         """One JSON object: figures on top level, counts and warnings under their names."""

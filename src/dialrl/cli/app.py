@@ -31,7 +31,7 @@ COMMANDS: dict[str, Entry] = {
     "advantage": Entry("advantage", PIPELINE, "Advantages from returns, by preset."),
     "update": Entry("update", PIPELINE, "One policy-gradient update: a new policy directory."),
     "evaluate": Entry(
-        "evaluate", PIPELINE, "Scores with intervals: empa, dialogue, eqbench, emobench, sage, qa; agreement of judges."
+        "evaluate", PIPELINE, "Scores with intervals: empa, dialogue, safety, eqbench, emobench, sage, qa; agreement."
     ),
     "train": Entry("train", PIPELINE, "The loop over all stages, from a pipeline YAML."),
     "import": Entry("importing", DATA, "Bring dialogues in: empa, turns; questions: qa."),

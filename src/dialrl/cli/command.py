@@ -19,7 +19,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from dialrl.config import StageConfig, resolve_config
-from dialrl.errors import UsageError
+from dialrl.errors import FailureThresholdError, UsageError
 from dialrl.progress import Progress
 from dialrl.summary import StageSummary
 
@@ -129,6 +129,8 @@ def add_command(
             summary = run(call)
         if summary is not None:
             emit(summary, as_json=values["as_json"], view=view)
+            if summary.failure is not None:
+                raise FailureThresholdError(summary.failure)
 
     handler.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     handler.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}

@@ -1,5 +1,6 @@
 """``dialrl evaluate``: scores with intervals, one subcommand a kind."""
 
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -12,6 +13,7 @@ from dialrl.cli.evaluate_benchmarks import MODEL, asked_config, opened, register
 from dialrl.cli.evaluate_judge import register_judge
 from dialrl.errors import UsageError
 from dialrl.evaluate.config import DialogueConfig, EmpaConfig
+from dialrl.evaluate.safety_config import SafetyConfig
 from dialrl.summary import StageSummary
 
 
@@ -60,6 +62,17 @@ def register(app: typer.Typer, name: str, entry: Entry) -> None:
         ),
         read_section=_evaluation_section,
     )
+    add_command(
+        group,
+        "safety",
+        safety,
+        help="Share of safe replies in crisis dialogues, by kind of crisis, and which dialogues failed. Of several"
+        " files in order, or a run: whether reward rises while safety falls (exit code 1).",
+        config=SafetyConfig,
+        section="evaluate-safety",
+        inputs="Files that dialrl judge --kind safety wrote, in the order of training, or a run directory.",
+        view=_safety_view,
+    )
     register_benchmarks(group)
     register_judge(group)
     app.add_typer(group, name=name, rich_help_panel=entry.panel)
@@ -97,6 +110,20 @@ def _with_roles(call: Call, config: Any) -> Any:
             options[role] = {**(options.get(role) or {}), "model": call.extras[role]}
     graded = {} if call.extras["judge_model"] is None else {"model": call.extras["judge_model"]}
     return config.updated(environment_options=options, judge_options={**config.judge_options, **graded})
+
+
+def safety(call: Call) -> StageSummary:
+    from dialrl.evaluate.safety import evaluate_safety
+
+    return evaluate_safety(call.inputs, call.config, progress=call.progress)
+
+
+def _safety_view(summary: StageSummary) -> None:
+    """All but the list of every dialogue's worst reply, which is for --json."""
+    from dialrl.cli.summary_view import show_summary
+
+    figures = {name: value for name, value in summary.figures.items() if name != "worst_reply"}
+    show_summary(replace(summary, figures=figures))
 
 
 def dialogue(call: Call) -> StageSummary:

@@ -68,7 +68,7 @@ def percentile_interval(value_B: ArrayLike, level: float = 0.95) -> Interval:
     return Interval(float(low), float(high))
 
 
-def wilson_interval(successes: int, trials: int, level: float = 0.95) -> Interval:
+def wilson_interval(successes: float, trials: int, level: float = 0.95) -> Interval:
     """Score interval of a share (Wilson 1927); 0 to 1 when nothing was tried.
 
     Example: 2 of 30 at 0.95 -> 0.0185 to 0.2132.
