@@ -5,6 +5,7 @@ import json
 import pytest
 from tests.model_server import ModelServer
 
+from dialrl.doctor import endpoints as module
 from dialrl.doctor.endpoints import endpoints
 from dialrl.doctor.subject import Subject
 from dialrl.train.config import PipelineConfig
@@ -110,11 +111,20 @@ def test_an_answer_that_would_not_do_is_a_warning(said, name, fault):
     assert fault in found[name].found
 
 
-def test_addresses_that_the_run_itself_starts_are_not_asked(monkeypatch):
-    subject = support("http://127.0.0.1:9/v1")
-    own = subject.roles()[0].endpoint.model_copy(update={"base_urls": ["vllm:policy"]})
-    monkeypatch.setattr(Subject, "roles", lambda self: [type(self_role)("actor", "m", own) for self_role in [ROLE]])
-    assert statuses(endpoints(subject)) == {"actor": "not applicable"}
+def own(address, model="the-model"):
+    return endpoints(support(address, model=model))
 
 
-ROLE = support("http://127.0.0.1:9/v1").roles()[0]
+def test_a_server_that_the_run_itself_starts_is_not_asked():
+    assert set(statuses(own("vllm:policy")).values()) == {"not applicable"}
+
+
+def test_a_model_that_the_run_itself_loads_must_be_there_and_be_called_so(tmp_path, monkeypatch):
+    (tmp_path / "the-model").mkdir()
+    address = f"hf:{tmp_path}/the-model"
+    monkeypatch.setattr(module, "can_constrain", lambda: True)
+    assert set(statuses(own(address)).values()) == {"ok"}
+    assert set(statuses(own(address, model="another")).values()) == {"failed"}
+    assert set(statuses(own(f"hf:{tmp_path}/nowhere")).values()) == {"failed"}
+    monkeypatch.setattr(module, "can_constrain", lambda: False)
+    assert statuses(own(address)) == {"actor": "ok", "director": "warning", "judge": "warning"}

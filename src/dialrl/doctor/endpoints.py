@@ -9,6 +9,7 @@ import os
 import urllib.error
 import urllib.request
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from dialrl.concurrency import run_async
@@ -19,8 +20,10 @@ from dialrl.doctor.subject import Role, Subject
 from dialrl.endpoint.calls import ModelCalls
 from dialrl.endpoint.chat import ChatReply, chat
 from dialrl.endpoint.failure import EndpointError, ModelCallError, redacted
+from dialrl.endpoint.served import HF_SCHEME, is_own
 from dialrl.endpoint.settings import EndpointSettings, ModelSettings
-from dialrl.errors import UsageError
+from dialrl.errors import MissingInputError, UsageError
+from dialrl.model.find import find_policy
 from dialrl.scenario.message import Message
 
 AREA = "Endpoints"
@@ -70,9 +73,9 @@ def _role_checks(role: Role) -> list[Check]:
         addresses = role.endpoint.base_urls or role.endpoint.addresses
     except UsageError as error:
         return [Check(AREA, role.name, "failed", "no address", str(error))]
-    served = [address for address in addresses if not address.startswith(("http://", "https://"))]
+    served = [address for address in addresses if is_own(address)]
     if served:
-        return [Check(AREA, role.name, "not applicable", f"{', '.join(served)}: started by the run itself")]
+        return [_own(role, address) for address in served]
     reached = [_reach(role, address) for address in addresses]
     if any(check.status == "failed" for check in reached):
         return reached
@@ -83,6 +86,24 @@ def _role_checks(role: Role) -> list[Check]:
         missing = "not asked: the HTTP client is not installed"
         return [*reached, Check(AREA, f"{role.name} call", "not applicable", missing, "pip install 'dialrl[openai]'")]
     return [*reached, _gives_ids(role, model) if role.task == "ids" else _call(role, model)]
+
+
+def _own(role: Role, address: str) -> Check:
+    """A model that the run loads or starts itself: its directory is there, and the role asks for it by its name."""
+    if not address.startswith(HF_SCHEME):
+        return Check(AREA, role.name, "not applicable", f"{address}: started by the run itself")
+    place = address.removeprefix(HF_SCHEME)
+    try:
+        find_policy(place)
+    except MissingInputError as error:
+        return Check(AREA, role.name, "failed", f"{address}: {error}")
+    names = (Path(place).name, place)
+    if role.model not in (None, *names):
+        return Check(AREA, role.name, "failed", f"{address} is called '{names[0]}'; the role asks for '{role.model}'")
+    if role.task in ("grades", "tools") and not can_constrain():
+        found = f"{address}: loaded by the run; its answers are not held to a schema"
+        return Check(AREA, role.name, "warning", found, "pip install 'dialrl[serve]'")
+    return Check(AREA, role.name, "ok", f"{address}: loaded by the run itself")
 
 
 def _reach(role: Role, address: str) -> Check:
@@ -158,6 +179,11 @@ async def _ask(role: Role, model: str) -> ChatReply:
     further: Mapping[str, Any] = _FURTHER.get(role.task, {})
     async with calls:
         return await chat(calls, role.name, settings, messages, seed=0, **further)
+
+
+def can_constrain() -> bool:
+    """Whether a model of this machine can be held to a JSON schema."""
+    return installed("llguidance") is not None
 
 
 def _fault(task: str | None, reply: ChatReply) -> str | None:

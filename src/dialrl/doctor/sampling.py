@@ -3,7 +3,9 @@
 Opens the policy on the engine that the pipeline names (or hf), once, for both. Not here: the comparison (``logprobs``).
 """
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from dialrl.doctor.check import Check, Status
 from dialrl.doctor.hardware import free_memory, size
@@ -28,12 +30,16 @@ def examine_sampling(subject: Subject, found: FoundPolicy) -> list[Check]:
         return [Check(AREA, name, "not applicable", why) for name in ("log-probs", "delivery")]
     if not found.fits:
         return [_too_large(name) for name in ("log-probs", "delivery")]
+    if subject.engine == "vllm":
+        from dialrl.doctor.vllm import examine_vllm
+
+        return examine_vllm(subject, str(found.directory), _engine_options(subject))
     try:
         policy = open_policy(
             subject.examined_policy or "",
             engine=subject.engine,
             device=subject.device,
-            engine_options=subject.pipeline.rollout.engine_options if subject.pipeline else None,
+            engine_options=_engine_options(subject),
             endpoints=subject.pipeline.rollout.endpoints if subject.pipeline else None,
             template_options=subject.template_options,
         )
@@ -43,6 +49,12 @@ def examine_sampling(subject: Subject, found: FoundPolicy) -> list[Check]:
         return [_compared(subject, policy, found.directory), _delivered(subject, policy, found.directory)]
     finally:
         policy.engine.close()
+
+
+def _engine_options(subject: Subject) -> Mapping[str, Any]:
+    """The pipeline's, if they are for the engine that is examined."""
+    pipeline = subject.pipeline
+    return pipeline.rollout.engine_options if pipeline and pipeline.rollout.engine == subject.engine else {}
 
 
 def _too_large(name: str) -> Check:

@@ -8,6 +8,7 @@ from dialrl.doctor.endpoints import endpoints
 from dialrl.doctor.hardware import hardware
 from dialrl.doctor.software import installed, software
 from dialrl.doctor.subject import Subject
+from dialrl.engine import engine_factory
 from dialrl.errors import DialrlError
 from dialrl.progress import SILENT, Progress
 
@@ -39,12 +40,18 @@ def subject_of(
     output: Path | None = None,
     *,
     weights: bool = True,
+    engine: str | None = None,
 ) -> Subject:
-    """What to examine, from what a user names. Raises UsageError for a pipeline that cannot be read."""
+    """What to examine, from what a user names.
+
+    Raises UsageError for a pipeline that cannot be read, or an engine that there is none of.
+    """
     from dialrl.train.config import read_pipeline
 
     pipeline = None if config is None else read_pipeline(config)
-    return Subject(pipeline, policy, tuple(endpoints), model, output or Path(), weights)
+    if engine is not None:
+        engine_factory(engine)
+    return Subject(pipeline, policy, tuple(endpoints), model, output or Path(), weights, engine)
 
 
 def _pipeline(subject: Subject) -> list[Check]:

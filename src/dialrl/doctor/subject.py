@@ -37,6 +37,7 @@ class Subject:
     model: str | None = None
     output: Path = Path()
     weights: bool = True
+    chosen_engine: str | None = None
 
     @property
     def examined_policy(self) -> str | None:
@@ -44,7 +45,7 @@ class Subject:
 
     @property
     def engine(self) -> str:
-        return self.pipeline.rollout.engine if self.pipeline else "hf"
+        return self.chosen_engine or (self.pipeline.rollout.engine if self.pipeline else "hf")
 
     @property
     def device(self) -> str:
