@@ -148,12 +148,18 @@ def _show_before_and_after(console: Any, before: Path, after: Path) -> None:
     from dialrl.trajectory.inspection import find_dialogue
     from dialrl.trajectory.reader import TrajectoryFile
 
-    first = TrajectoryFile.open(before / "evaluation" / "judge.parquet")
+    first = TrajectoryFile.open(_evaluated(before))
     table = next(first.groups(["group_id", "sample"]))
     name = f"{table['group_id'][0]}/{table['sample'][0]}"
     for title, place in (("before", before), ("after", after)):
         console.print(Text(f"\n{title} training, {place}", style="bold reverse"))
-        show_dialogue(find_dialogue(TrajectoryFile.open(place / "evaluation" / "judge.parquet"), name))
+        show_dialogue(find_dialogue(TrajectoryFile.open(_evaluated(place)), name))
+
+
+def _evaluated(folder: Path) -> Path:
+    """The dialogues of an evaluation; where the outcome is the score, nobody judged them."""
+    judged, rolled_out = (folder / "evaluation" / f"{stage}.parquet" for stage in ("judge", "rollout"))
+    return judged if judged.is_file() else rolled_out
 
 
 def _show_places(console: Any, run: Any) -> None:
