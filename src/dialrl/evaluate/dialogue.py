@@ -18,7 +18,7 @@ from dialrl.evaluate.dialogue_scores import NEEDS, DialogueScores, numbered, sha
 from dialrl.evaluate.outcome_scores import OUTCOME_NEEDS, OutcomeScores, outcome_columns
 from dialrl.evaluate.reference import reference_values
 from dialrl.judge.config import JudgeConfig
-from dialrl.judge.files import INFORMATION_GAIN
+from dialrl.judge.files import INFORMATION_GAIN, NO_JUDGE
 from dialrl.judge.stage import judge_dialogues
 from dialrl.progress import SILENT, Progress
 from dialrl.rollout.config import RolloutConfig
@@ -83,7 +83,7 @@ def evaluate_policy(
     """Roll ``policy`` out on ``config.split``, judge and score it; the two trajectory files go to ``folder``."""
     rollout, judged = folder / "rollout.parquet", folder / "judge.parquet"
     roll_out(policy, rollout, rollout_config(config), overwrite=overwrite, resume=resume, progress=progress)
-    if config.judge == INFORMATION_GAIN:  # its gains train; an evaluation asks how good the answers are
+    if config.judge in (INFORMATION_GAIN, NO_JUDGE):  # gains train; an evaluation asks how good the answers are
         return evaluate_dialogues(rollout, config, progress=progress)
     judge = JudgeConfig(
         judge=config.judge,

@@ -11,7 +11,7 @@ from dialrl.state.rules import StopRules
 class JudgeConfig(CallsConfig):
     """Who grades, and which stop rules are replayed over the grades."""
 
-    judge: str = semantic("demo", help="The judge.")
+    judge: str = semantic("demo", help="The judge; none: the outcome alone counts.")
     judge_options: dict[str, Any] = semantic({}, help="Options of the judge.")
     environment_options: dict[str, Any] = semantic({}, help="Options of the environment the scenarios come from.")
     stop: StopRules = semantic(StopRules(), help="Stop rules replayed over the grades (column stop_turn).")

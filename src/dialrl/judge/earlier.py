@@ -15,7 +15,7 @@ from dialrl.trajectory.lineage import StageRecord
 from dialrl.trajectory.reader import TrajectoryFile
 from dialrl.trajectory.transform import finished_before
 
-WITHOUT_GRADES = ("information-gain", "reference-kl", "safety")
+WITHOUT_GRADES = ("information-gain", "reference-kl", "safety", "none")
 """Kinds of judge whose columns stand beside the grades."""
 _IDENTITY = ("judge", "judge_options", "stop")
 

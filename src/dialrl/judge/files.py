@@ -11,7 +11,7 @@ from dialrl.judge.config import JudgeConfig
 from dialrl.progress import SILENT, Progress
 from dialrl.summary import StageSummary
 
-INFORMATION_GAIN, REFERENCE_KL, SAFETY = "information-gain", "reference-kl", "safety"
+INFORMATION_GAIN, REFERENCE_KL, SAFETY, NO_JUDGE = "information-gain", "reference-kl", "safety", "none"
 
 
 def judge_files(
@@ -27,10 +27,15 @@ def judge_files(
 ) -> StageSummary:
     """Judge ``inputs`` into ``output``; ``policy`` is whose belief the judge information-gain asks for.
 
-    The kinds information-gain, reference-kl and safety add columns beside the grades; every other judge grades.
+    The kinds information-gain, reference-kl and safety add columns beside the grades; none adds nothing; every other
+    judge grades.
 
     Raises UsageError when that judge is given no policy, and whatever a judge raises.
     """
+    if config.judge == NO_JUDGE:
+        from dialrl.judge.no_judge import judge_nothing
+
+        return judge_nothing(inputs, output, config, overwrite=overwrite, resume=resume, slim=slim, progress=progress)
     if config.judge == REFERENCE_KL:
         from dialrl.judge.reference_kl import judge_reference_kl
 
