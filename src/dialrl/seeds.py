@@ -14,8 +14,8 @@ def seed_for(run_seed: int, iteration: int, group: str, sample: int, turn: int, 
 
     The fields are length-prefixed, so no two different tuples give the same bytes. The result fits a signed int64.
     """
-    digest = hashlib.blake2b(digest_size=8)
-    for part in (run_seed, iteration, group, sample, turn, role, attempt):
-        encoded = str(part).encode("utf-8", "surrogatepass")
-        digest.update(len(encoded).to_bytes(8, "big") + encoded)
-    return int.from_bytes(digest.digest(), "big") >> (64 - SEED_BITS)
+    parts = [
+        str(part).encode("utf-8", "surrogatepass") for part in (run_seed, iteration, group, sample, turn, role, attempt)
+    ]
+    prefixed = b"".join([len(part).to_bytes(8, "big") + part for part in parts])
+    return int.from_bytes(hashlib.blake2b(prefixed, digest_size=8).digest(), "big") >> (64 - SEED_BITS)

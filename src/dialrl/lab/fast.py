@@ -150,11 +150,12 @@ def _learn(
     progress: Progress,
 ) -> FastRun:
     weights_FA, tally = weak_start(), _Tally()
+    held_out = _seats(scenarios("test"), config.evaluate_repeats, config.seed, -1)
     curve: list[FastPoint] = []
     progress.start("fast tier", config.iterations, "iterations")
     for iteration in range(config.iterations + 1):
         if iteration % config.evaluate_every == 0 or iteration == config.iterations:
-            curve.append(_evaluate(weights_FA, config, iteration, reference, tally))
+            curve.append(_evaluate(weights_FA, config, held_out, iteration, reference, tally))
             tally.norms = ()
         if iteration < config.iterations:
             features_KF, choice_K, advantage_K = batch(weights_FA, iteration)
@@ -168,9 +169,13 @@ def _learn(
 
 
 def _evaluate(
-    weights_FA: Floats, config: FastConfig, iteration: int, reference: DemoReference, tally: _Tally
+    weights_FA: Floats,
+    config: FastConfig,
+    seats: Sequence[Seat],
+    iteration: int,
+    reference: DemoReference,
+    tally: _Tally,
 ) -> FastPoint:
-    seats = _seats(scenarios("test"), config.evaluate_repeats, config.seed, -1)
     episodes: Episodes = world_of(config.turn_limit, config.extra_trust).play(weights_FA, seats)
     value = float(episodes.gain_D.mean())
     return FastPoint(

@@ -6,6 +6,7 @@ user's draws are those of ``DemoUser``. So a dialogue played here is the dialogu
 """
 
 import random
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -130,13 +131,13 @@ class FastWorld:
     def _step(self, who: Seat, seat: int, turn: int, choice: int, at: list[int]) -> Levels:
         """Moves dialogue ``seat`` one turn on, in ``at``; the true levels of its reply."""
         place = 2 * at[seat] + who.scenario.guarded
-        move = self._moves[place][choice] or self._learn(place, choice)
-        way = 0
-        if len(move.cumulated) > 1:
+        levels, cumulated, nodes = self._moves[place][choice] or self._learn(place, choice)
+        if len(nodes) == 1:
+            at[seat] = nodes[0]
+        else:
             draw = draw_of(who.scenario.scenario_id, who.user_seed, turn, "symbol")
-            way = next((n for n, total in enumerate(move.cumulated) if draw < total), len(move.cumulated) - 1)
-        at[seat] = move.nodes[way]
-        return move.levels
+            at[seat] = nodes[min(bisect_right(cumulated, draw), len(nodes) - 1)]
+        return levels
 
     def _learn(self, place: int, choice: int) -> _Move:
         """Asks the world's rules what the choice does at a place, and keeps the answer."""
