@@ -7,6 +7,7 @@ import torch
 from tests.toys import CHATML, tiny_policy
 
 from dialrl.engine.base import SamplingSettings
+from dialrl.engine.decoding import BlockDecoder
 from dialrl.engine.hf import HfEngine
 from dialrl.engine.serving.asked import Asked, BadRequestError
 from dialrl.engine.serving.batching import Batching
@@ -66,6 +67,25 @@ def test_a_reused_prefix_changes_no_answer(model):
     assert list(reversed(warm)) == cold
     grown = model.answer([asked(model, "Hello again, I am worried about the exam."), asked(model, "Yes.")])
     assert grown[1].reply_ids == cold[1]
+
+
+def test_what_all_prompts_of_a_batch_begin_with_is_computed_once(model, monkeypatch):
+    computed = []
+    real = BlockDecoder.prefill
+
+    def counted(self, new_ids, starts):
+        computed.append([len(ids) for ids in new_ids])
+        return real(self, new_ids, starts)
+
+    monkeypatch.setattr(BlockDecoder, "prefill", counted)
+    batch = [asked(model, said) for said in ("Hello", "Yes.", "That hurts.")]
+    shared = min(common_length(batch[0].prompt_ids, one.prompt_ids) for one in batch)
+    model.answer(batch)
+    assert shared > 64
+    assert computed == [[shared], [len(one.prompt_ids) - shared for one in batch]]
+    del computed[:]
+    model.answer(batch)  # each starts from the row that holds it whole, but for the last id
+    assert computed == [[1, 1, 1]]
 
 
 def test_rows_that_hold_a_prefix_are_copied_to_where_it_is_needed():

@@ -26,6 +26,7 @@ from dialrl.model.stopping import as_ids, stop_ids
 from dialrl.model.template import ChatTemplate
 
 _WORTH_COPYING = 16  # tokens of a common prefix
+_WORTH_COMPUTING_ONCE = 64
 _KEPT_CACHES = 3  # one for each kind of prompt, the latest used
 
 
@@ -80,11 +81,13 @@ class ServedModel:
 
     def _drawn(self, batch: Sequence[Asked], limits_R: np.ndarray, sampling: SamplingSettings) -> Drawn:
         rows = self._rows_for(batch[0].beginning)
-        starts, moves = shared_prefixes(rows.held, [asked.prompt_ids for asked in batch])
+        prompts = [asked.prompt_ids for asked in batch]
+        decoder = BlockDecoder(self._model, rows.cache, self._stops(batch))
         rows.cache.reserve(len(batch), 0)
+        self._compute_once(rows, decoder, prompts)
+        starts, moves = shared_prefixes(rows.held, prompts)
         rows.cache.move(moves)
         rows.held[: len(batch)] = [[] for _ in batch]  # until they are known again, should anything break
-        decoder = BlockDecoder(self._model, rows.cache, self._stops(batch))
         new_ids = [asked.prompt_ids[start:] for asked, start in zip(batch, starts, strict=True)]
         drawn = decoder.decode(
             decoder.prefill(new_ids, starts),
@@ -98,6 +101,17 @@ class ServedModel:
             said = drawn.tokens_RT[given, : max(0, int(drawn.lengths_R[given]) - 1)].tolist()
             rows.held[place] = [*batch[given].prompt_ids, *said]
         return drawn
+
+    def _compute_once(self, rows: "_Rows", decoder: BlockDecoder, prompts: Sequence[list[int]]) -> None:
+        """Put what all prompts begin with into row 0, where that spares the other rows the work."""
+        shared = prompts[0][: min(common_length(prompts[0], prompt[:-1]) for prompt in prompts)]
+        starts, moves = shared_prefixes(rows.held, [[*shared, -1]])
+        if len(prompts) < 2 or len(shared) - starts[0] < _WORTH_COMPUTING_ONCE:
+            return
+        rows.cache.move(moves)
+        rows.held[:1] = [[]]
+        decoder.prefill([shared[starts[0] :]], starts)
+        rows.held[0] = shared
 
     def _rows_for(self, beginning: tuple[int, ...]) -> "_Rows":
         """The rows kept for prompts that begin so: a judge's stay when an actor's are computed in between."""
