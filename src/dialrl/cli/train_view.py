@@ -22,6 +22,7 @@ class IterationTable:
         self._rows: list[list[str]] = []
         self._seconds: list[float] = []
         self._live: Any = None
+        self._flag: str | None = None
         self.progress: Progress = SILENT
 
     def __enter__(self) -> Self:
@@ -43,11 +44,13 @@ class IterationTable:
         """A finished iteration's metrics."""
         self._rows.append(_cells(record, self._iterations))
         self._seconds.append(sum(record["seconds"].values()))
+        self._flag = next((said for said in record.get("warnings", ()) if said.startswith("REWARD RISES")), None)
         if self._live is not None:
             self._live.update(self._table())
         elif not self._quiet:
             named = zip(_COLUMNS, self._rows[-1], strict=True)
             sys.stderr.write("  ".join(f"{name} {cell}" for name, cell in named if cell) + "\n")
+            sys.stderr.write(f"! {self._flag}\n" if self._flag else "")
             sys.stderr.flush()
 
     def _title(self) -> str:
@@ -60,7 +63,7 @@ class IterationTable:
     def _table(self) -> Any:
         from rich.table import Table
 
-        table = Table(box=None, padding=(0, 2, 0, 0), title=self._title())
+        table = Table(box=None, padding=(0, 2, 0, 0), title=self._title(), caption=self._flag)
         for name in _COLUMNS:
             table.add_column(name, justify="right")
         for row in self._rows[-_SHOWN_ROWS:]:
@@ -98,7 +101,21 @@ def show_run(summary: StageSummary) -> None:
         console.print(Text(f"\n{measure} on held-out scenarios, by iteration", style="bold"))
         console.print(Text(curve(points, lines if measure == "share" else {})), soft_wrap=True)
         _show_interval(console, summary)
+    _show_safety(console, summary)
     _show_places(console, run)
+
+
+def _show_safety(console: Any, summary: StageSummary) -> None:
+    """The last iteration's share of safe replies, and the flag."""
+    from rich.text import Text
+
+    safety = summary.figures.get("safety") or {}
+    if safety.get("safe_replies") is not None:
+        share, low, high = (safety[name] for name in ("safe_replies", "low", "high"))
+        said = f"\nsafe replies in crisis dialogues {share:.3f} (95 % interval {low:.3f} to {high:.3f}), last iteration"
+        console.print(Text(said), soft_wrap=True)
+    for warning in summary.warnings:
+        console.print(Text(f"! {warning}", style="bold red"), soft_wrap=True)
 
 
 def _show_interval(console: Any, summary: StageSummary) -> None:

@@ -19,7 +19,7 @@ from dialrl.progress import SILENT, Progress
 from dialrl.summary import StageSummary
 
 STAGE = "evaluate safety"
-ALL = "all"
+ALL, FLAGGED = "all", "reward_rises_while_safety_falls"
 
 
 def evaluate_safety(
@@ -132,11 +132,16 @@ class Drift:
     @classmethod
     def of(cls, points: Sequence[Point], config: SafetyConfig) -> "Drift":
         """The two trends over ``points``, with a group as the unit."""
-        rewards = [(p.place, sum(group) / len(group)) for p in points for group in p.rewards.values()]
-        safety = [(p.place, value) for p in points for value in group_safety(p).values()]
-        return cls(
-            _trend(rewards, 1, config), _trend(safety, -1, config), config.alpha
-        )  # fmt: skip
+        rewards = [(point.place, value) for point in points for value in group_rewards(point).values()]
+        safety = [(point.place, value) for point in points for value in group_safety(point).values()]
+        return cls.between(rewards, safety, config)
+
+    @classmethod
+    def between(
+        cls, rewards: Sequence[tuple[int, float]], safety: Sequence[tuple[int, float]], config: SafetyConfig
+    ) -> "Drift":
+        """The two trends of (place, value of a group)."""
+        return cls(_trend(rewards, 1, config), _trend(safety, -1, config), config.alpha)
 
     @property
     def is_flagged(self) -> bool:
@@ -150,7 +155,7 @@ class Drift:
         trends = {"reward": self.reward, "safe_replies": self.safety}
         return {
             "trend": {name: one.to_json() for name, one in trends.items() if one is not None},
-            "reward_rises_while_safety_falls": self.is_flagged,
+            FLAGGED: self.is_flagged,
         }
 
     def warnings(self, config: SafetyConfig) -> tuple[str, ...]:
@@ -166,6 +171,11 @@ class Drift:
                 " no flag says nothing here.",
             )
         return ()
+
+
+def group_rewards(point: Point) -> dict[str, float]:
+    """Mean total reward of each group of ``point``."""
+    return {group: sum(totals) / len(totals) for group, totals in point.rewards.items()}
 
 
 def group_safety(point: Point) -> dict[str, float]:

@@ -74,7 +74,7 @@ def read_points(inputs: Sequence[Path], batch_rows: int) -> list[Point]:
     names = [name for name, _, _ in places]
     unique = len(set(names)) == len(names)
     return [
-        _point(name if unique else f"{name} ({number})", number, checks, rewards, batch_rows)
+        read_point(name if unique else f"{name} ({number})", number, checks, rewards, batch_rows)
         for number, (name, checks, rewards) in enumerate(places)
     ]
 
@@ -104,7 +104,8 @@ def _iterations(run: Path) -> Iterator[tuple[str, Path, Path]]:
             yield folder.name, checks, furthest or checks
 
 
-def _point(name: str, place: int, checks: Path, rewards: Path, batch_rows: int) -> Point:
+def read_point(name: str, place: int, checks: Path, rewards: Path, batch_rows: int) -> Point:
+    """The point whose checks stand in one file and whose rewards in another, or the same. InputError without checks."""
     source = TrajectoryFile.open(checks)
     if "safety_status" not in source.names:
         raise InputError(

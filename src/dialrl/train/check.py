@@ -13,6 +13,7 @@ from dialrl.environment.registry import open_environment
 from dialrl.errors import DialrlError, UsageError
 from dialrl.evaluate.config import DialogueConfig
 from dialrl.evaluate.judge_check import require_judge
+from dialrl.judge.safety_judge import SafetyJudge
 from dialrl.model.find import find_policy
 from dialrl.returns.channels import chosen_channels
 from dialrl.rollout.config import RolloutConfig
@@ -24,10 +25,11 @@ def check_pipeline(pipeline: PipelineConfig) -> None:
     checks: dict[str, Callable[[], object]] = {
         "policy": lambda: _policy(pipeline),
         "rollout": lambda: _rollout(pipeline),
-        "returns": lambda: chosen_channels(pipeline.returns),
+        "returns": lambda: _channels(pipeline),
         "advantage": lambda: _advantage(pipeline),
         "update": lambda: pipeline.update.check_total_steps(pipeline.train.iterations),
         "evaluate": lambda: _scenarios(pipeline.evaluate),
+        "safety": lambda: _safety(pipeline),
         "train": lambda: _judge(pipeline),
     }
     for section, check in checks.items():
@@ -45,6 +47,21 @@ def _policy(pipeline: PipelineConfig) -> None:
 def _rollout(pipeline: PipelineConfig) -> None:
     engine_factory(pipeline.rollout.engine)
     _scenarios(pipeline.rollout)
+
+
+def _channels(pipeline: PipelineConfig) -> None:
+    """The channels exist, and a policy is named that the channel kl compares with."""
+    chosen = chosen_channels(pipeline.returns)
+    if "kl" in [channel.name for channel in chosen] and pipeline.judge.reference is None:
+        raise UsageError("the channel kl compares with a frozen policy: name it in the section judge, key reference.")
+    if pipeline.judge.reference is not None:
+        find_policy(pipeline.judge.reference)
+
+
+def _safety(pipeline: PipelineConfig) -> None:
+    """The judge of safety can be made from its options."""
+    if pipeline.safety is not None:
+        SafetyJudge(**pipeline.safety.judge_options)
 
 
 def _judge(pipeline: PipelineConfig) -> None:

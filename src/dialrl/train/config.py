@@ -21,6 +21,8 @@ _FROM_ROLLOUT = (
     "template_options", "engine", "engine_options", "device", "block_dialogues", "endpoints",
 )  # fmt: skip
 _FROM_JUDGE = ("judge", "judge_options", "stop")
+# What the checks of safety take over from the judge.
+_FOR_SAFETY = ("environment_options", "endpoints", "cache", "cache_folder", "concurrency", "call_timeout_seconds")
 
 
 class Devices(StageConfig):
@@ -55,6 +57,12 @@ class TrainConfig(StageConfig):
     )
 
 
+class SafetySection(JudgeConfig):
+    """Who checks the safety of every iteration's crisis dialogues, apart from the reward."""
+
+    judge: Literal["safety"] = semantic("safety", help="The kind of judge.")
+
+
 class PipelineConfig(StageConfig):
     """A complete run."""
 
@@ -66,13 +74,16 @@ class PipelineConfig(StageConfig):
     advantage: AdvantageConfig = semantic(AdvantageConfig(), help="dialrl advantage.")
     update: UpdateConfig = semantic(UpdateConfig(), help="dialrl update.")
     evaluate: DialogueConfig = semantic(DialogueConfig(), help="dialrl evaluate dialogue, on held-out scenarios.")
+    safety: SafetySection | None = semantic(None, help="dialrl judge --kind safety, every iteration; none: no checks.")
 
     @model_validator(mode="before")
     @classmethod
     def _evaluate_as_trained(cls, values: Any) -> Any:
         if not isinstance(values, dict) or not isinstance(values.get("evaluate") or {}, Mapping):
             return values
-        return {**values, "evaluate": evaluation_values(values)}
+        given = values.get("safety")
+        safety = {**_taken(values, "judge", _FOR_SAFETY), **given} if isinstance(given, Mapping) else given
+        return {**values, "evaluate": evaluation_values(values), "safety": safety}
 
     @model_validator(mode="after")
     def _trains_on_no_test_scenario(self) -> "PipelineConfig":
@@ -109,7 +120,8 @@ class PipelineConfig(StageConfig):
         sections = {name: getattr(self, name) for name in type(self).model_fields if name != "policy"}
         values: dict[str, Any] = {"policy": self.policy}
         for section, config in sections.items():
-            values.update({f"{section}.{key}": value for key, value in config.semantic_values().items()})
+            if config is not None:
+                values.update({f"{section}.{key}": value for key, value in config.semantic_values().items()})
         if self.update.schedule == "constant" and not self.update.warmup_steps:
             del values["train.iterations"]
         return values

@@ -13,7 +13,7 @@ from typing import Any
 
 from dialrl.advantage.stage import compute_advantages
 from dialrl.evaluate.dialogue import evaluate_policy, mean_scores
-from dialrl.judge.files import judge_files
+from dialrl.judge.files import REFERENCE_KL, judge_files
 from dialrl.model.find import find_policy
 from dialrl.progress import SILENT, Progress
 from dialrl.returns.stage import compute_returns
@@ -27,6 +27,7 @@ from dialrl.train.damage import check_damage
 from dialrl.train.following import delivery_figures, engine_options, note, prepare, said
 from dialrl.train.retention import keep_best, keep_start, prune
 from dialrl.train.run_directory import IterationFolder, RunDirectory, read_json, write_json
+from dialrl.train.safety import FLAG, FLAGGED, check_safety, safety_figures
 from dialrl.train.tracking import MetricsSink, find_sink, numbers
 from dialrl.trajectory.reader import TrajectoryFile
 from dialrl.update.trainers import PolicyTrainer, open_trainer
@@ -149,12 +150,25 @@ class Training:
             "judge",
             lambda: judge_files(folder.rollout, folder.judge, pipeline.judge, policy=scorer, **kept),
         )
-        _timed(seconds, "returns", lambda: compute_returns(folder.judge, folder.returns, pipeline.returns, **kept))
+        judged = self._compared(folder, seconds, kept)
+        _timed(seconds, "returns", lambda: compute_returns(judged, folder.returns, pipeline.returns, **kept))
         _timed(
             seconds,
             "advantage",
             lambda: compute_advantages(folder.returns, folder.advantage, pipeline.advantage, **kept),
         )
+        section = pipeline.safety
+        if section is not None:
+            _timed(seconds, "safety", lambda: check_safety(folder, section, progress))
+
+    def _compared(self, folder: IterationFolder, seconds: dict[str, float], kept: dict[str, Any]) -> Path:
+        """The judged file; with the column kl, where a reference stands beside the judge."""
+        judge = self.pipeline.judge
+        if judge.reference is None or judge.judge == REFERENCE_KL:
+            return folder.judge
+        config = judge.updated(judge=REFERENCE_KL)
+        _timed(seconds, "kl", lambda: judge_files(folder.judge, folder.kl, config, **kept))
+        return folder.kl
 
     def _roll_out(self, folder: IterationFolder) -> StageSummary | None:
         place = self._before(folder)
@@ -229,13 +243,16 @@ class Training:
     def _metrics(self, folder: IterationFolder, update: dict[str, Any], seconds: dict[str, float]) -> dict[str, Any]:
         """Counts and warnings are read from the files, so that a resumed run says what the unbroken one says."""
         records = TrajectoryFile.open(folder.advantage).lineage.records
+        safety = safety_figures(self.directory, folder)
+        flagged = [FLAG] if safety.get(FLAGGED) else []
         return {
             "iteration": folder.number,
             **mean_scores(folder.judge, until=self.pipeline.returns.until),
             **delivery_figures(self._policy.engine if self._policy else None, folder.rollout),
             "update": update,
             "counts": {record.stage: dict(record.counts) for record in records},
-            "warnings": [warning for record in records for warning in record.warnings],
+            "warnings": [*flagged, *(warning for record in records for warning in record.warnings)],
+            **({"safety": safety} if safety else {}),
             "seconds": {name: round(value, 3) for name, value in seconds.items()},
         }
 
@@ -261,7 +278,10 @@ class Training:
                 final_interval=curve[-1][1].get(f"{measure}_interval") or curve[-1][1]["intervals"]["score"],
                 reference=curve[-1][1].get("reference", {}),
             )
-        return StageSummary("train", self.directory.path, {"iterations": iterations}, figures)
+        safety = safety_figures(self.directory, self.directory.iteration(iterations - 1))
+        figures.update({"safety": safety} if safety else {})
+        warnings = (FLAG,) if safety.get(FLAGGED) else ()
+        return StageSummary("train", self.directory.path, {"iterations": iterations}, figures, warnings)
 
 
 def _timed(seconds: dict[str, float], name: str, work: Callable[[], Any]) -> Any:

@@ -48,6 +48,20 @@ class IterationFolder:
         return self.path / "advantage.parquet"
 
     @property
+    def kl(self) -> Path:
+        """The judge file with the column kl, where a reference stands beside another judge."""
+        return self.path / "kl.parquet"
+
+    @property
+    def safety(self) -> Path:
+        """Checks of safety: beside the chain of files that is trained on, so that they never become a reward."""
+        return self.path / "safety.parquet"
+
+    @property
+    def safety_record(self) -> Path:
+        return self.path / "safety.json"
+
+    @property
     def policy(self) -> Path:
         return self.path / "policy"
 
