@@ -64,6 +64,12 @@ def test_a_vllm_that_does_not_start_is_a_finding(monkeypatch, fault):
     assert (found["vllm"].status, found["vllm"].found) == ("failed", str(fault))
 
 
+def test_of_a_long_log_the_first_and_the_last_line_are_shown_and_all_of_it_is_kept(monkeypatch):
+    fault = EngineError("It ended:\n" + "\n".join(f"  line {number}" for number in range(30)))
+    found = examined(monkeypatch, fault)["vllm"]
+    assert (found.found, found.details["error"]) == ("It ended: ... line 29", str(fault))
+
+
 def test_an_interpreter_without_vllm_or_that_is_none_fails_with_what_to_do(monkeypatch):
     monkeypatch.setattr(vllm, "_ASK_VERSION", "pass")
     assert vllm.interpreter(HERE).status == "failed"

@@ -17,6 +17,7 @@ from dialrl.errors import DialrlError
 
 AREA = "Sampling"
 _VERSION_SECONDS = 60.0
+_LONG_ERROR = 4  # lines
 # Metadata alone: importing vllm takes many seconds. The package for CPUs has another name.
 _ASK_VERSION = (
     "from importlib.metadata import version, PackageNotFoundError as E\n"
@@ -52,8 +53,14 @@ def examine_vllm(subject: Subject, policy: str, options: Mapping[str, Any]) -> l
             return [first]
         checked = check_delivery(policy, options, device=subject.device, template_options=subject.template_options)
     except DialrlError as error:
-        return [Check(AREA, "vllm", "failed", str(error), "See docs/engines.md.")]
+        return [Check(AREA, "vllm", "failed", _shortened(str(error)), "See docs/engines.md.", {"error": str(error)})]
     return [first, _logprobs(checked, settings), *_rungs(checked)]
+
+
+def _shortened(error: str) -> str:
+    """The first line, and the last one of a log that it quotes."""
+    lines = [line.strip() for line in error.splitlines() if line.strip()]
+    return error if len(lines) < _LONG_ERROR else f"{lines[0]} ... {lines[-1]}"
 
 
 def _logprobs(checked: DeliveryCheck, settings: VllmSettings) -> Check:
