@@ -173,3 +173,18 @@ def test_the_page_of_tables_holds_every_preset_in_every_setting(study: Path) -> 
     assert [line.split(" | ")[0] for line in final[2:]] == ["| `mica`", "| `grpo`"]
     assert "| `myopic` | 0.435 |" in page
     assert page.count("### ") == 8
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"presets": ("mica", "grpo", "mica")}, "preset mica stands twice"),
+        ({"settings": ("short", "short")}, "setting short stands twice"),
+        ({"step_sizes": (4.0, 4.0)}, r"step size 4\.0 stands twice"),
+        ({"step_sizes": (4.0, 0.0)}, "must all be above 0"),
+        ({"groups": 241}, "less than or equal to 240"),
+    ],
+)
+def test_a_plan_that_makes_no_sense_is_refused(changes: dict[str, object], sentence: str) -> None:
+    with pytest.raises(ValueError, match=sentence):
+        TINY.updated(**changes)

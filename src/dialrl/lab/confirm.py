@@ -46,10 +46,10 @@ def run_confirm(
     """
     config = config or ConfirmConfig()
     plans = [Plan.of(config, preset, seed) for seed in range(config.seeds) for preset in config.presets]
-    prepare_runs(folder / "runs", overwrite=overwrite, resume=resume)
     files, runs, played = RunFiles(folder / "runs"), [], 0
     progress.start("lab confirm", len(plans) * config.iterations, "iterations")
     with exclusive(folder / ".lock", f"The study '{folder}'"):
+        prepare_runs(folder / "runs", overwrite=overwrite, resume=resume)
         for plan in plans:
             run = files.read(plan.key)
             if run is None:

@@ -55,8 +55,8 @@ def run_study(
     config = config or StudyConfig()
     check_presets(config)
     worlds = [setting(name) for name in config.settings]
-    prepare_runs(folder / "runs", overwrite=overwrite, resume=resume)
     with exclusive(folder / ".lock", f"The study '{folder}'"), workers(config.jobs) as pool:
+        prepare_runs(folder / "runs", overwrite=overwrite, resume=resume)
         return Study(folder, config, pool, progress).run(worlds)
 
 
