@@ -1,6 +1,8 @@
 """A tiny random model answering in batches: prefixes, seeds, limits, schemas."""
 
 import json
+import threading
+from dataclasses import replace
 
 import pytest
 import torch
@@ -11,7 +13,7 @@ from dialrl.engine.decoding import BlockDecoder
 from dialrl.engine.hf import HfEngine
 from dialrl.engine.serving.asked import Asked, BadRequestError
 from dialrl.engine.serving.batching import Batching
-from dialrl.engine.serving.constraint import can_constrain
+from dialrl.engine.serving.constraint import ClosedError, can_constrain
 from dialrl.engine.serving.model import ServedModel, common_length, shared_prefixes
 from dialrl.model.loading import LoadingSettings
 from dialrl.scenario.message import Message
@@ -126,6 +128,8 @@ def test_one_broken_request_of_a_batch_does_not_break_the_others():
     from dialrl.engine.serving import batching
 
     class Model:
+        stop = threading.Event()
+
         def answer(self, batch):
             if any(one.seed == 13 for one in batch):
                 raise BadRequestError("as told")
@@ -140,6 +144,26 @@ def test_one_broken_request_of_a_batch_does_not_break_the_others():
             waiting[1].future.result()
     finally:
         made.close()
+
+
+def test_a_server_that_is_closed_cuts_short_what_it_answers(model):
+    batching = Batching(model)
+    endless = asked(model, "Hello", sampling=SamplingSettings(temperature=1.0, max_reply_tokens=10**6))
+    endless = replace(endless, prompt_ids=endless.prompt_ids[:1])
+    model.context_limit = None
+    ended = []
+
+    def ask():
+        with pytest.raises(ClosedError):
+            batching.ask(endless)
+        ended.append(True)
+
+    model._ends = [10**6]  # nothing stops it but the end of the server
+    waiting = threading.Thread(target=ask)
+    waiting.start()
+    batching.close()
+    waiting.join(timeout=60)
+    assert ended == [True]
 
 
 @pytest.mark.skipif(not can_constrain(), reason="llguidance (the extra serve) is not installed")

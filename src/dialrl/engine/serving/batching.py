@@ -1,5 +1,6 @@
 """Requests of many threads to batches of one model: what waits together and is drawn alike is answered together."""
 
+import atexit
 import queue
 import threading
 from collections.abc import Sequence
@@ -14,7 +15,9 @@ _GATHERING_SECONDS = 0.02
 
 
 class Answers(Protocol):
-    """A model that answers a batch."""
+    """A model that answers a batch, until ``stop`` is set."""
+
+    stop: threading.Event
 
     def answer(self, batch: Sequence[Asked]) -> list[Generation]:
         """One answer a request, in order."""
@@ -41,6 +44,7 @@ class Batching:
         self._queue: queue.Queue[_Waiting | None] = queue.Queue()
         self._thread = threading.Thread(target=self._work, name="dialrl-serving", daemon=True)
         self._thread.start()
+        atexit.register(self.close)
 
     def ask(self, asked: Asked) -> Generation:
         """The answer; blocks until it is there. Raises what the model raised."""
@@ -49,9 +53,11 @@ class Batching:
         return waiting.future.result()
 
     def close(self) -> None:
-        """No further requests; those that wait are answered first."""
+        """No further requests; what is being answered is cut short."""
+        self._model.stop.set()
         self._queue.put(None)
         self._thread.join()
+        atexit.unregister(self.close)
 
     def _work(self) -> None:
         held: list[_Waiting] = []

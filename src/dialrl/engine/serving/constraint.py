@@ -5,6 +5,7 @@ the schema is.
 """
 
 import json
+import threading
 from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from typing import Any
@@ -12,9 +13,13 @@ from typing import Any
 import numpy as np
 import torch
 
-from dialrl.errors import UsageError
+from dialrl.errors import RunError, UsageError
 
 _COMPACT = {"x-guidance": {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}}
+
+
+class ClosedError(RunError):
+    """The server ends; what it was answering is not answered."""
 
 
 def can_constrain() -> bool:
@@ -72,3 +77,24 @@ class Constraints:
         for given, ended, token in zip(given_R, ended_R, tokens_R, strict=True):
             if self._matchers[given] is not None and not ended:
                 self._matchers[given].consume_token(int(token))
+
+
+class Interruptible:
+    """Looks before every token whether the server is to end, and then ends the batch by ClosedError.
+
+    A thread that is inside torch while the interpreter goes away would take the whole process down.
+    """
+
+    def __init__(self, inner: Constraints | None, stop: threading.Event) -> None:
+        self._inner, self._stop = inner, stop
+
+    def restrict(self, given_R: np.ndarray, ended_R: np.ndarray, logits_RV: torch.Tensor) -> torch.Tensor:
+        """The inner one's logits, or these. Raises ClosedError."""
+        if self._stop.is_set():
+            raise ClosedError("the server was closed while it answered")
+        return logits_RV if self._inner is None else self._inner.restrict(given_R, ended_R, logits_RV)
+
+    def accept(self, given_R: np.ndarray, ended_R: np.ndarray, tokens_R: np.ndarray) -> None:
+        """Hand the tokens on."""
+        if self._inner is not None:
+            self._inner.accept(given_R, ended_R, tokens_R)

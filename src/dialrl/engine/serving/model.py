@@ -6,6 +6,7 @@ from run to run; each answer has its own seed. Not here: who asks (``batching``)
 """
 
 import json
+import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,7 +20,7 @@ from dialrl.engine.decoding import BlockDecoder, Drawn
 from dialrl.engine.row_cache import RowCache
 from dialrl.engine.sampling import check_settings, uniforms
 from dialrl.engine.serving.asked import Asked, BadRequestError
-from dialrl.engine.serving.constraint import Constraints, Grammars, can_constrain
+from dialrl.engine.serving.constraint import Constraints, Grammars, Interruptible, can_constrain
 from dialrl.errors import UsageError
 from dialrl.model.loading import LoadingSettings, load_policy, model_directory
 from dialrl.model.stopping import as_ids, stop_ids
@@ -31,7 +32,10 @@ _KEPT_CACHES = 3  # one for each kind of prompt, the latest used
 
 
 class ServedModel:
-    """``template_options``: of requests that bring none. ``context_limit``: most tokens of prompt and answer."""
+    """``template_options``: of requests that bring none. ``context_limit``: most tokens of prompt and answer.
+
+    When ``stop`` is set, what is being answered ends by ClosedError.
+    """
 
     def __init__(self, model: Any, tokenizer: Any, template_options: Mapping[str, Any] | None = None) -> None:
         self._model, self.tokenizer = model.eval(), tokenizer
@@ -41,6 +45,7 @@ class ServedModel:
         self._templates: dict[str, ChatTemplate] = {}
         self._ends = sorted({*as_ids(tokenizer.eos_token_id), *as_ids(model.generation_config.eos_token_id)})
         self._grammars: Grammars | None = None
+        self.stop = threading.Event()
         self._rows: dict[tuple[int, ...], _Rows] = {}
 
     @classmethod
@@ -95,7 +100,7 @@ class ServedModel:
             uniforms([asked.seed for asked in batch], int(limits_R.max())),
             limits_R,
             sampling,
-            self._constraints(batch),
+            Interruptible(self._constraints(batch), self.stop),
         )
         for place, given in enumerate(drawn.order):
             said = drawn.tokens_RT[given, : max(0, int(drawn.lengths_R[given]) - 1)].tolist()
