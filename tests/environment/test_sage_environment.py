@@ -129,6 +129,7 @@ def test_a_user_who_says_nothing_breaks_the_conversation(tmp_path):
         ('{"analysis": "He listens.", "change": "+5"}', Appraisal(5, "He listens.")),
         ('Well: {"change": -3.0} so.', Appraisal(-3, "")),
         ('```json\n{"analysis": 1, "change": 0}\n```', Appraisal(0, "")),
+        ('{"analysis": "two\nlines", "change": 1}', Appraisal(1, "two\nlines")),
         ('{"change": true}', None),
         ('{"change": "a lot"}', None),
         ('{"change": null}', None),

@@ -87,6 +87,16 @@ def test_dialogues_that_break_are_counted_and_too_many_end_in_failure(cards):
         empa(server, cards=cards)
 
 
+def test_a_judge_that_gives_no_grades_gives_no_score(cards):
+    def mute(body):
+        return "no grades" if body["model"] == "judge" else world(body)
+
+    with ModelServer(mute) as server:
+        with pytest.raises(FailureThresholdError, match="9 of 9 judgements are missing"):
+            empa(server, cards=cards)
+        assert empa(server, cards=cards, max_missing=1.0).counts["missing_judgements"] == 9
+
+
 def test_without_an_actor_nothing_is_asked(cards):
     with ModelServer(world) as server, pytest.raises(UsageError, match="actor"):
         empa(server, cards=cards, environment_options={})

@@ -49,7 +49,7 @@ def test_score_success_failure_and_endings_by_hand(profiles):
     # a: 40 to 100 in six replies; b: held within 10, 40 to 0 in four; c: nine replies, ten lines of the user.
     assert (summary.counts["replies"], summary.counts["user_turns"]) == (6 + 4 + 9, 7 + 5 + 10)
     assert (summary.counts["arithmetic_mismatches"], summary.counts["other_faults"]) == (0, 0)
-    assert shown["asked"]["simulator"] == "simulator"
+    assert shown["asked"]["simulator"] == {"model": "simulator"}
     assert {"policy", "simulator"} <= set(shown["calls"])
 
 
@@ -123,5 +123,5 @@ def test_the_limit_takes_the_first_profiles_and_says_how_little_that_means(profi
 
 def test_without_a_simulator_nothing_is_asked(profiles):
     with ModelServer(world) as server, pytest.raises(UsageError, match="--simulator"):
-        run(server, profiles, simulator=None)
+        run(server, profiles, simulator={})
     assert server.requests == []

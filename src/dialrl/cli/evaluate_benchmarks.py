@@ -135,8 +135,7 @@ def sage(call: Call) -> StageSummary:
     from dialrl.evaluate.sage_live import run_sage
 
     if call.extras["simulator"] is not None:
-        told = {} if config.simulator is None else config.simulator.model_dump()
-        config = config.updated(simulator={**told, "model": call.extras["simulator"]})
+        config = config.updated(simulator={**config.simulator, "model": call.extras["simulator"]})
     questions = _needed(call, "questions")
     return run_sage(opened(call, config), questions, config, **_places(call))
 

@@ -8,7 +8,6 @@ from typing import Any, Literal
 from pydantic import field_validator
 
 from dialrl.config import StageConfig, semantic
-from dialrl.endpoint.settings import ModelSettings
 from dialrl.evaluate.asking_config import AskingConfig
 
 
@@ -80,8 +79,8 @@ class SageConfig(_Benchmark):
         "sage",
         help="sage: emotion from 40, changes within 10, 10 user turns; rlver: from 30, any change, 8 turns.",
     )
-    simulator: ModelSettings | None = semantic(
-        None, help="The model that plays the users, reached at endpoints.simulator or the default one."
+    simulator: dict[str, Any] = semantic(
+        {}, help="The model that plays the users (model, temperature ...), at endpoints.simulator or the default one."
     )
     simulator_options: dict[str, Any] = semantic({}, help="Further options of the environment sage.")
 

@@ -31,6 +31,9 @@ class EmpaConfig(AskingConfig):
     environment_options: dict[str, Any] = semantic({}, help="Options of the environment support (actor, director ...).")
     judge: str = semantic("rubric", help="The judge of a model's dialogues, in the loop.")
     judge_options: dict[str, Any] = semantic({}, help="Options of the judge.")
+    max_missing: float = operational(
+        0.3, ge=0, le=1, help="Share of missing judgements of a model's dialogues above which the command exits with 1."
+    )
 
     @property
     def scoring(self) -> dict[str, Any]:

@@ -66,7 +66,7 @@ def _object_in(text: str) -> Mapping[str, Any]:
     between = text[text.find("{") : text.rfind("}") + 1]
     for candidate in (text, fence.group(1) if fence else "", between):
         try:
-            value = json.loads(candidate)
+            value = json.loads(candidate, strict=False)  # a bare line break in a text is no reason to refuse it
         except (ValueError, RecursionError):
             continue
         if isinstance(value, dict):

@@ -63,7 +63,19 @@ def run_empa(
         rolled.figures.get("calls", {}),
         settings | names | {"judge_options": config.judge_options},
     )
+    _check_missing(asked, config)
     return check_failures(asked, failed, held, config.max_failed, advice=WHY)
+
+
+def _check_missing(summary: StageSummary, config: EmpaConfig) -> None:
+    """A missing judgement leaves the position where it was: a score of mostly such turns says nothing."""
+    missing, turns = summary.counts["missing_judgements"], summary.counts["turns"]
+    if missing > config.max_missing * turns:
+        raise FailureThresholdError(
+            f"{missing} of {turns} judgements are missing: more than --max-missing {config.max_missing:g}, so there is"
+            " no score worth the name. See the column 'judge_error' of the dialogues, and try the judge alone: dialrl"
+            " evaluate judge."
+        )
 
 
 def empa_rollout(config: EmpaConfig) -> RolloutConfig:

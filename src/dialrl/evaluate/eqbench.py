@@ -214,7 +214,7 @@ def _settings(scored: Sequence[_Scored], config: EqBenchConfig) -> dict[str, Any
     return {
         "aggregation": config.aggregation,
         "boundary": "<=5" if config.five_is_curved else "<5",
-        "source": config.source,
+        "source": "asked" if any(one.raw for one in scored) else config.source,
         "revision": any(one.iteration.revised and any(one.iteration.revised.values()) for one in scored),
         "limit": config.limit,
         "resamples": config.resamples,
@@ -231,7 +231,8 @@ def _warnings(counts: Mapping[str, int], config: EqBenchConfig, *, failed: bool)
             " (83.33 %, 143 of 171, are needed) and publishes no score for it."
         )
     if counts["unparsed"] and config.aggregation == "official":
-        found.append(f"{counts['unparsed']} items were not parsed; the score is the mean of the others.")
+        rest = "the score is the mean of the others" if counts["parsed"] else "there is no score"
+        found.append(f"{counts['unparsed']} items were not parsed; {rest}.")
     if config.limit is not None:
         found.append(f"Only {counts['questions']} questions were scored: this is no EQ-Bench score.")
     return tuple(found)

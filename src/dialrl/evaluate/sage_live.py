@@ -58,7 +58,7 @@ def run_sage(
     Raises UsageError without a simulator, HaltError (resumable) when an endpoint or engine breaks or the budget ends,
     FailureThresholdError when too many conversations broke.
     """
-    if config.simulator is None:
+    if not config.simulator.get("model"):
         raise UsageError("SAGE needs a model that plays the users: --simulator NAME (reached at --base-url, too).")
     if output is not None and not resume:
         refuse_existing(output, overwrite=overwrite)
@@ -80,7 +80,7 @@ def run_sage(
         failed=failed,
     )
     told = {
-        "simulator": config.simulator.model,
+        "simulator": config.simulator,
         "temperature": 1.0 if config.temperature is None else config.temperature,
     }
     asked = with_asking(summary, config, policy.digest, rolled.figures.get("calls", {}), told)
@@ -90,7 +90,7 @@ def run_sage(
 def _rollout(questions: Path, users: int, config: SageConfig) -> Any:
     options = {
         "profiles": str(questions),
-        "simulator": None if config.simulator is None else config.simulator.model_dump(mode="json"),
+        "simulator": config.simulator,
         "rules": config.rules,
         "limit": config.limit,
         **({} if config.prompts is None else {"prompts": config.prompts}),

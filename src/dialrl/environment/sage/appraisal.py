@@ -22,13 +22,13 @@ class Appraisal:
     analysis: str
 
 
-def appraisal_schema(largest_change: float | None) -> dict[str, Any]:
-    """JSON schema of an appraisal: the thought before the number."""
+def appraisal_schema(largest_change: float | None, longest_analysis: int = LONGEST_ANALYSIS) -> dict[str, Any]:
+    """JSON schema of an appraisal: the thought, of so many characters at most, before the number."""
     bounds = {} if largest_change is None else {"minimum": -int(largest_change), "maximum": int(largest_change)}
     return {
         "type": "object",
         "properties": {
-            "analysis": {"type": "string", "maxLength": LONGEST_ANALYSIS},
+            "analysis": {"type": "string", "maxLength": longest_analysis},
             "change": {"type": "integer", **bounds},
         },
         "required": ["analysis", "change"],
@@ -45,7 +45,7 @@ def read_appraisal(text: str) -> Appraisal | None:
     between = text[text.find("{") : text.rfind("}") + 1]
     for candidate in (text, fence.group(1) if fence else "", between):
         try:
-            value = json.loads(candidate)
+            value = json.loads(candidate, strict=False)  # a bare line break in a text is no reason to refuse it
         except (ValueError, RecursionError):
             continue
         change = _number(value.get("change")) if isinstance(value, dict) else None

@@ -4,6 +4,7 @@ from typing import Literal
 
 from dialrl.config import StageConfig, semantic
 from dialrl.endpoint.settings import ModelSettings
+from dialrl.environment.sage.appraisal import LONGEST_ANALYSIS
 from dialrl.environment.simulator import END_MARKER
 
 
@@ -18,5 +19,8 @@ class SageOptions(StageConfig):
     system_prompt: bool = semantic(True, help="Give the policy a system prompt (sage/policy.jinja).")
     response_format: Literal["json_schema", "json_object", "none"] = semantic(
         "json_schema", help="How the endpoint is made to answer in JSON."
+    )
+    longest_analysis: int = semantic(
+        LONGEST_ANALYSIS, help="Characters of the simulator's thought about a reply.", ge=1, le=LONGEST_ANALYSIS
     )
     end_marker: str = semantic(END_MARKER, help="What the simulator writes to end the conversation.", min_length=3)

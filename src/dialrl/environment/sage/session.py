@@ -115,7 +115,8 @@ class SageSession:
             return {}
         if wanted == "json_object":
             return {"response_format": {"type": "json_object"}}
-        schema = appraisal_schema(self._environment.rules.largest_change)
+        options = self._environment.options
+        schema = appraisal_schema(self._environment.rules.largest_change, options.longest_analysis)
         named = {"name": "appraisal", "strict": True, "schema": schema}
         return {"response_format": {"type": "json_schema", "json_schema": named}}
 
