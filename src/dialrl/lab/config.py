@@ -53,7 +53,7 @@ class StudyConfig(StageConfig):
         min_length=1, help="Estimators compared; those that need a belief do not apply here.",
     )  # fmt: skip
     settings: tuple[str, ...] = semantic(
-        ("standard", "delayed", "noisy", "long"),
+        ("standard", "short", "delayed", "noisy"),
         min_length=1,
         help="Worlds compared: standard, short, delayed, noisy, long.",
     )
