@@ -1,5 +1,7 @@
 """Variables of the chat template reach every rendering of a run: segments, lineage, resume, beliefs, endpoints."""
 
+import shutil
+
 import pytest
 import torch
 from tests.scripted import register
@@ -7,6 +9,7 @@ from tests.toys import CHATML, THINKING, fast_tokenizer, tiny_policy
 from tests.trajectory_files import read
 
 from dialrl.endpoint.settings import ModelSettings
+from dialrl.engine import hf
 from dialrl.engine.openai import with_template_options
 from dialrl.errors import UsageError
 from dialrl.evaluate.config import DialogueConfig
@@ -103,3 +106,11 @@ def test_an_endpoint_that_renders_itself_is_sent_the_options():
     assert with_template_options(settings, {}) is settings
     with pytest.raises(UsageError, match="renders chats by its own template"):
         with_template_options(settings, {"chat_template": "plain"})
+
+
+def test_a_policy_without_a_template_is_refused_before_its_weights_load(policy, tmp_path, monkeypatch):
+    place = shutil.copytree(policy / "model", tmp_path / "base")
+    (place / "chat_template.jinja").unlink()
+    monkeypatch.setattr(hf, "load_model", lambda *_: pytest.fail("loaded"))
+    with pytest.raises(UsageError, match=r"template_options\.chat_template=plain"):
+        open_policy(place)

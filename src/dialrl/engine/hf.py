@@ -19,7 +19,7 @@ from dialrl.engine.row_plan import Row, plan_rows
 from dialrl.engine.sampling import check_settings, uniforms
 from dialrl.errors import InputError, NumericalError, RunError
 from dialrl.model.digest import policy_digest
-from dialrl.model.loading import LoadingSettings, load_policy, model_directory
+from dialrl.model.loading import LoadingSettings, load_model, load_tokenizer, model_directory
 from dialrl.model.stopping import stop_ids as stop_ids_of
 from dialrl.model.template import ChatTemplate
 from dialrl.model.weights import copy_weights
@@ -56,9 +56,12 @@ class HfEngine:
         template_options: Mapping[str, Any] | None = None,
     ) -> "HfEngine":
         """An engine for a policy directory, a transformers directory or a hub name."""
+        settings = settings or LoadingSettings()
         directory = model_directory(policy)
-        model, tokenizer = load_policy(directory, settings)
-        stops = stop_ids_of(ChatTemplate(tokenizer, template_options), model)
+        tokenizer = load_tokenizer(directory, trust_remote_code=settings.trust_remote_code)
+        template = ChatTemplate(tokenizer, template_options)  # what cannot render is refused before weights load
+        model = load_model(directory, settings)
+        stops = stop_ids_of(template, model)
         return cls(model, stop_ids=stops, policy_digest=policy_digest(directory))
 
     def generate_block(self, requests: Sequence[GenerationRequest], sampling: SamplingSettings) -> list[Generation]:
