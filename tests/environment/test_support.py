@@ -24,7 +24,7 @@ from dialrl.scenario.support_card import read_card
 from dialrl.trajectory.reader import TrajectoryFile
 
 FAR = DialogueState((-6.0, -8.0, -4.0), (-6.0, -8.0, -4.0))
-MET = DialogueState((-6.0, -8.0, -4.0), (1.0, 1.0, 1.0))
+MET = DialogueState((-6.0, -8.0, -4.0), (1.0, 1.0, 1.0), success=True)
 
 
 @pytest.fixture
@@ -140,14 +140,61 @@ def test_a_stage_or_memory_is_offered_until_it_was_revealed(cards):
     assert names == ["observe", "reveal_stage", "continue_focus", "adjust_axis", "turning_point"]
 
 
-def test_the_end_is_offered_only_where_the_need_is_met(cards):
+def test_the_end_is_offered_only_where_the_success_rule_holds(cards):
     with ModelServer(world) as server:
         talk(server, cards, ["a"], state=FAR)
     assert "end_conversation" not in [tool["function"]["name"] for tool in server.requests[0]["tools"]]
     with ModelServer(calling("end_conversation")) as server:
         ended = talk(server, cards, ["a"], state=MET)[-1]
-    assert (ended.end_reason, ended.messages) == ("success", ())
+    assert (ended.end_reason, ended.messages, ended.flags) == ("success", (), ("director_ended",))
     assert {body["model"] for body in server.requests} == {"director"}
+
+
+def test_the_success_rule_is_the_runs_own(cards, tmp_path):
+    # The need is (-8, -10, -10) and every reply adds (1, 1, 1): met after the tenth, which min_turns 11 makes wait.
+    def better(body):
+        if body["model"] != "judge":
+            return world(body)
+        names = body["response_format"]["json_schema"]["schema"]["properties"]
+        return json.dumps({name: {"evidence": "", "reasoning": "", "level": int("Prog" in name)} for name in names})
+
+    values = pipeline(cards, "x") | {"groups": 1, "samples": 1, "max_turns": 12, "grading": "live"}
+    values["stop"] = {"success": False, "min_turns": 11, "max_turns": 12}
+    with ModelServer(better) as server:
+        values["endpoints"]["default"]["base_urls"] = [server.url]
+        config = RolloutConfig(**values)
+        policy = open_policy("policy", engine="openai", engine_options=config.engine_options)
+        roll_out(policy, tmp_path / "r.parquet", config)
+    offered = [
+        "end_conversation" in [tool["function"]["name"] for tool in body["tools"]]
+        for body in server.requests
+        if body["model"] == "director"
+    ]
+    assert offered.index(True) == 10
+
+
+def test_the_directors_axes_are_the_rubrics_in_the_order_of_the_state(cards):
+    folder = cards.parent / "mixed"
+    folder.mkdir()
+    (folder / "ada.json").write_text(json.dumps(card(priorities={"P": 1, "A": 3, "C": 2})))
+    state = DialogueState((-6.0, -8.0, -4.0), (-1.5, -2.5, -3.5), axes=("C", "A", "P"))
+    with ModelServer(world) as server:
+        talk(server, folder, ["a"], state=state)
+    assert '{"C": -1.5, "A": -2.5, "P": -3.5}' in prompts(server, "director")[0]
+    tool = next(tool["function"] for tool in server.requests[0]["tools"] if tool["function"]["name"] == "adjust_axis")
+    assert tool["parameters"]["properties"]["axis"]["enum"] == ["C", "A", "P"]
+
+
+def test_one_tool_a_turn_counts_and_further_ones_are_flagged(cards):
+    def eager(body):
+        if body["model"] != "director":
+            return world(body)
+        first, second = (directed(body, place)["tool_calls"] for place in (1, 2))
+        return {"role": "assistant", "content": None, "tool_calls": [*first, *second]}
+
+    with ModelServer(eager) as server:
+        step = talk(server, cards, ["a"])[-1]
+    assert (step.director.tool, step.flags) == ("reveal_stage", ("director_several",))
 
 
 @pytest.mark.parametrize(
@@ -223,6 +270,57 @@ def test_a_card_without_an_opening_gets_one_that_its_group_shares(tmp_path):
     assert len(openings) == 1
     made_from = TrajectoryFile.open(tmp_path / "r.parquet").lineage.record("rollout").details["environment_made_from"]
     assert set(made_from) == {"prompts", "cards"}
+
+
+def silent_card(tmp_path):
+    """A folder with the card of a person who opens in words of the actor's."""
+    values = card()
+    del values["opening"]
+    folder = tmp_path / "silent"
+    folder.mkdir()
+    (folder / "ada.json").write_text(json.dumps(values))
+    return folder
+
+
+def test_an_opening_that_could_not_be_had_is_asked_for_by_another_seed(tmp_path):
+    folder = silent_card(tmp_path)
+    with ModelServer(world, faults={0: "400"}) as server:
+        assert talk(server, folder, [])[0].messages[-1].content.startswith("actor says")
+    assert server.requests[0]["seed"] != server.requests[1]["seed"]
+    with ModelServer(world, faults=lambda n, b: "400") as server, pytest.raises(ModelCallError, match="http_400"):
+        talk(server, folder, [])
+
+
+def test_what_is_odd_about_an_opening_is_flagged_and_a_mere_goodbye_is_none(tmp_path):
+    folder = silent_card(tmp_path)
+    with ModelServer(lambda body: "How can I help you today?") as server:
+        assert talk(server, folder, [])[0].flags == ("role_flip",)
+    with ModelServer(lambda body: "###END###") as server, pytest.raises(ModelCallError, match="nothing but a goodbye"):
+        talk(server, folder, [])
+
+
+def test_a_description_read_out_is_noticed_in_scripts_of_syllables_too():
+    described = {
+        "inward": "她一直觉得自己是所有人的负担不敢告诉任何人",
+        "outward": "조용하고 말이 없지만 늘 남을 먼저 챙기는 사람이다",
+    }
+    spans = spans_of(described)
+
+    def leaks(text):
+        return line_oddities(text, spans=spans, end_marker="###END###", is_early_end=False, is_cut=False)
+
+    assert leaks("我觉得自己是所有人的负担不敢告诉任何人。") == ("card_leak",)
+    assert leaks("나는 말이 없지만 늘 남을 먼저 챙기는 사람이다.") == ("card_leak",)
+    assert leaks("我觉得很累，不想说话。") == ()
+
+
+def test_a_long_reply_is_shortened_for_the_others_and_said_to_be(cards):
+    with ModelServer(world) as server:
+        talk(server, cards, ["word " * 10_000], longest_text_characters=200)
+    for body in server.requests:
+        shown = "".join(message["content"] for message in body["messages"])
+        assert "[... 49800 characters left out ...]" in shown
+        assert len(shown) < 12_000
 
 
 # options ------------------------------------------------------------------------------------------------------------

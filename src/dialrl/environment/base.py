@@ -30,11 +30,17 @@ class PolicyReply:
 
 @dataclass(frozen=True)
 class DialogueState:
-    """State after the reply, known only under live grading: position and deficit by axis, the stop rule that fired."""
+    """State after the reply, known only under live grading: position and deficit by axis, the stop rule that fired.
+
+    ``axes``: the rubric's names, in the order of the points. ``success``: the success rule holds by the run's own
+    parameters (``min_turns``, ``alpha``), whether or not it is set to stop the dialogue.
+    """
 
     deficit: tuple[float, ...]
     position: tuple[float, ...]
     stop: str | None = None
+    axes: tuple[str, ...] = ()
+    success: bool = False
 
 
 @dataclass(frozen=True)

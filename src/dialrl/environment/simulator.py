@@ -15,7 +15,7 @@ from dialrl.scenario.message import Message
 END_MARKER = "###END###"
 REPETITION, ROLE_FLIP, EMPTY_LINE = "user_repetition", "role_flip", "user_empty"
 
-# What a helper says and a person in need does not; at the start of a line or sentence, in any case.
+# What a helper says and a person in need does not, in the languages of the shipped cards; in any case.
 _HELPER_PHRASES = (
     r"how can i (help|assist|support) you",
     r"i(?:'m| am) (here|happy|glad) to (help|assist|support|listen)",
@@ -23,6 +23,14 @@ _HELPER_PHRASES = (
     r"as a (language model|(?:virtual |ai )?assistant)\b",
     r"is there anything else i can (help|assist|do)",
     r"thank you for (sharing|opening up|trusting me)",
+    r"(무엇을|어떻게)\s*도와\s*드릴",
+    r"(저는|제가)\s*(ai|인공지능|언어\s*모델)",
+    r"(ai|인공지능|언어\s*모델)(으)?로서",
+    r"(나눠|말씀해|털어놓아)\s*주셔서\s*(정말\s*)?감사",
+    r"(有什么|怎么|如何)(可以|能|才能)?(帮助?|帮到)(你|您)",
+    r"作为(一个|一名)?\s*(ai|人工智能|语言模型|助手)",
+    r"我是(一个|一名)?\s*(ai|人工智能|语言模型)",
+    r"(谢谢|感谢)(你|您)(愿意)?(的)?(分享|信任)",
 )
 _HELPER = re.compile("|".join(_HELPER_PHRASES), re.IGNORECASE)
 

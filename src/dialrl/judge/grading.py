@@ -13,7 +13,7 @@ from dialrl.environment.base import Environment
 from dialrl.judge.base import Grade, GradeSample, TurnVerdict
 from dialrl.state.rubric import Rubric
 from dialrl.state.rules import StopRules
-from dialrl.state.stop import StopTracker
+from dialrl.state.stop import StopTracker, need_met
 from dialrl.trajectory.rows import storable
 
 JUDGE_COLUMNS = (
@@ -40,6 +40,12 @@ class DialogueGrader:
     @property
     def position(self) -> tuple[float, ...]:
         return tuple(float(value) for value in self._tracker.position)
+
+    @property
+    def success_holds(self) -> bool:
+        """Whether the success rule holds now, be it set to stop the dialogue or not."""
+        met = need_met(self._tracker.position[None], self._tracker.deficit, self.rules.alpha)
+        return self._tracker.turns >= self.rules.min_turns and bool(met[0])
 
     def add(self, verdict: TurnVerdict, *, turn: int) -> dict[str, Any]:
         """Judge columns of one row, ``stop_turn`` apart, which is known at the end of the dialogue."""

@@ -200,8 +200,10 @@ class DialogueRun:
             return None
         group = self.plan.group
         if group.group_id not in live.deficits:
-            # One assessment a group: the seed names the group, not the dialogue.
-            seed = seed_for(self.setting.run_seed, self.setting.iteration, group.group_id, 0, 0, "assess")
+            # One assessment a group: the seed names the group, not the dialogue. A further try of the dialogue is one
+            # of the assessment that failed, too: its answer stands in the journal.
+            place = (self.setting.run_seed, self.setting.iteration, group.group_id)
+            seed = seed_for(*place, 0, 0, "assess", self.attempt)
             call = live.judge.assess(group.scenario, opening, seed)
             assessed = await ask_deficit(call, live.rubric, timeout_seconds=self.setting.call_timeout_seconds)
             if assessed.deficit is None:
@@ -220,7 +222,10 @@ class DialogueRun:
         verdict = await ask(call, live.rubric, timeout_seconds=setting.call_timeout_seconds)
         row.update(self._grader.add(verdict, turn=reply.turn))
         row["usage"] = [*row["usage"], *map(vars, verdict.usage)]
-        return DialogueState(self._grader.deficit, self._grader.position, self._grader.stop_reason)
+        grader = self._grader
+        return DialogueState(
+            grader.deficit, grader.position, grader.stop_reason, live.rubric.axis_names, grader.success_holds
+        )
 
     def _end(self, step: EnvironmentStep) -> list[Row]:
         reason = step.end_reason

@@ -13,16 +13,24 @@ _ESCAPES = {ord(letter): f"\\u{ord(letter):04x}" for letter in "<>\x7f\x85\u2028
 SPEAKERS = {"user": "person", "assistant": "helper"}
 
 
+def shortened(text: str, longest_characters: int | None) -> str:
+    """``text``; the middle of a longer one is left out, and said so.
+
+    Example: "abcdefgh" of at most 4 gives "ab [... 4 characters left out ...] gh".
+    """
+    if longest_characters is None or len(text) <= longest_characters:
+        return text
+    half = longest_characters // 2
+    left_out = len(text) - 2 * half
+    return f"{text[:half]} [... {left_out} characters left out ...] {text[len(text) - half :]}"
+
+
 def quoted(text: str, longest_characters: int | None = None) -> str:
-    """``text`` as one JSON string on one line; the middle of a longer text is left out, and said so.
+    """``text`` as one JSON string on one line, ``shortened``.
 
     Example: 'a "b"<c>' gives "a \\"b\\"\\u003cc\\u003e" (with its quotation marks).
     """
-    if longest_characters is not None and len(text) > longest_characters:
-        half = longest_characters // 2
-        left_out = len(text) - 2 * half
-        text = f"{text[:half]} [... {left_out} characters left out ...] {text[len(text) - half :]}"
-    return json.dumps(text, ensure_ascii=False).translate(_ESCAPES)
+    return json.dumps(shortened(text, longest_characters), ensure_ascii=False).translate(_ESCAPES)
 
 
 def fenced(dialogue: Sequence[Message], longest_characters: int | None = None) -> str:

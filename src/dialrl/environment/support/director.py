@@ -11,7 +11,7 @@ from dialrl.environment.base import DirectorAction
 from dialrl.scenario.support_card import SupportCard
 
 LONGEST_ARGUMENT = 300
-INVALID = "director_invalid"
+INVALID, SEVERAL, ENDED = "director_invalid", "director_several", "director_ended"
 OBSERVE, END = "observe", "end_conversation"
 PURPOSES = {
     "reveal_stage": "Let the person tell the next part of their story.",
@@ -47,7 +47,7 @@ class Story:
 
 
 def tools(story: Story, axes: Sequence[str], *, may_end: bool) -> list[dict[str, Any]]:
-    """The tools as the endpoint takes them: only what is left to reveal, and the end only where the need is met."""
+    """The tools as the endpoint takes them: only what is left to reveal, the end only where the success rule holds."""
     text = {"type": "string", "maxLength": LONGEST_ARGUMENT}
     offered: dict[str, dict[str, Any]] = {OBSERVE: {}}
     if story.stages_left:
@@ -73,7 +73,10 @@ def _function(name: str, properties: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def decided(calls: Sequence[ToolCall], offered: Sequence[Mapping[str, Any]]) -> DirectorAction | None:
-    """The first tool called, if it was offered and its argument is one it may have; None otherwise."""
+    """The first tool called, if it was offered and its argument is one it may have; None otherwise.
+
+    One tool a turn: further calls decide nothing (the session flags them).
+    """
     known = {tool["function"]["name"]: tool["function"]["parameters"]["properties"] for tool in offered}
     if not calls or calls[0].name not in known or calls[0].arguments is None:
         return None

@@ -16,4 +16,8 @@ class SupportOptions(StageConfig):
     system_prompt: bool = semantic(True, help="Give the policy a system prompt (support/policy.jinja).")
     turn_limit: int = semantic(15, help="Policy turns after which a dialogue is cut.", ge=1)
     early_turns: int = semantic(4, help="A farewell before this many policy turns is flagged.", ge=0)
+    longest_text_characters: int = semantic(
+        8000, help="The middle of a longer message is left out for actor and director; the policy's own view is whole.",
+        ge=100,
+    )  # fmt: skip
     end_marker: str = semantic(END_MARKER, help="What the actor writes to end the dialogue.", min_length=3)

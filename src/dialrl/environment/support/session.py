@@ -7,19 +7,29 @@ without guidance, flagged; an actor that fails breaks the dialogue, which is tri
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from dialrl.endpoint.chat import ChatReply, chat
 from dialrl.endpoint.failure import ModelCallError
 from dialrl.environment.base import DialogueState, DirectorAction, EnvironmentStep, PolicyReply
 from dialrl.environment.simulator import SimulatorLine, read_line, simulator_view
-from dialrl.environment.support.director import END, INVALID, OBSERVE, Story, decided, hand_over, tools
+from dialrl.environment.support.director import (
+    END,
+    ENDED,
+    INVALID,
+    OBSERVE,
+    SEVERAL,
+    Story,
+    decided,
+    hand_over,
+    tools,
+)
 from dialrl.environment.support.oddities import line_oddities, spans_of
-from dialrl.scenario.fence import fenced
+from dialrl.scenario.fence import fenced, shortened
 from dialrl.scenario.message import Message, Usage
 from dialrl.scenario.support_card import SupportCard
 from dialrl.seeds import seed_for
-from dialrl.state.stop import need_met
 
 if TYPE_CHECKING:
     from dialrl.environment.support.environment import SupportEnvironment
@@ -27,7 +37,6 @@ if TYPE_CHECKING:
 DIRECTOR_FAILED = "director_failed"
 ACTOR, DIRECTOR = "actor", "director"
 _TRIES_FOR_A_LINE = 2
-_SUCCESS_ALPHA = 0.10
 _DESCRIPTION = ("person", "threshold", "topic", "hopes", "priorities", "trigger", "interlude", "strategy")
 
 
@@ -49,23 +58,41 @@ class SupportSession:
     async def opening(self) -> EnvironmentStep:
         """The system prompt and the person's opening line: the card's, or one that all of the group share."""
         usage: tuple[Usage, ...] = ()
+        flags: tuple[str, ...] = ()
         text = self._card.opening
         if text is None:
-            # The seed knows the card alone, so every member of a group makes the same call, once.
-            line, usage = await self._line(seed_for(0, 0, self._card.id, 0, 0, "opening"), guidance=None)
-            text = line.text
+            line, usage = await self._first_line()
+            text, flags = line.text, line.flags
         opening = Message("user", text)
         self._dialogue = [opening]
         first = self._environment.policy_prompt(self._card)
         messages = (opening,) if first is None else (Message("system", first), opening)
-        return EnvironmentStep(messages, usage=usage)
+        return EnvironmentStep(messages, flags=flags, usage=usage)
+
+    async def _first_line(self) -> tuple[SimulatorLine, tuple[Usage, ...]]:
+        """The actor's opening line. The seed knows the card alone: every member of a group makes the same call, once.
+
+        A call that failed for good stands in the journal, so it is tried again by another seed. An actor that opens
+        with a goodbye alone has said nothing.
+        """
+        for attempt in range(_TRIES_FOR_A_LINE):
+            seed = seed_for(0, 0, self._card.id, 0, 0, "opening", attempt)
+            try:
+                line, usage = await self._line(seed, guidance=None)
+            except ModelCallError:
+                if attempt + 1 == _TRIES_FOR_A_LINE:
+                    raise
+                continue
+            if line.text.strip():
+                return line, usage
+        raise ModelCallError("empty", "the actor opened with nothing but a goodbye")
 
     async def respond(self, reply: PolicyReply, state: DialogueState | None) -> EnvironmentStep:
         """Director, then actor."""
         self._dialogue.append(Message("assistant", reply.text))
         action, flags, usage = await self._direct(reply.turn, state)
         if action is not None and action.tool == END:
-            return EnvironmentStep((), "success", flags=flags, director=action, usage=usage)
+            return EnvironmentStep((), "success", flags=(*flags, ENDED), director=action, usage=usage)
         guidance = None if action is None else action.guidance
         line, used = await self._line(self._seed_of(reply.turn, ACTOR), guidance, turn=reply.turn)
         message = Message("user", line.text)
@@ -81,7 +108,7 @@ class SupportSession:
         settings = self._environment.options.director
         if settings is None:
             return None, (), ()
-        offered = tools(self._story, list(self._card.priorities), may_end=_need_is_met(state))
+        offered = tools(self._story, self._axes(state), may_end=state is not None and state.success)
         messages = [
             Message(
                 "system", self._environment.prompts.render("support/director.jinja", part="rules", **self._seen(state))
@@ -97,20 +124,25 @@ class SupportSession:
         except ModelCallError:
             return None, (DIRECTOR_FAILED,), ()
         action = decided(reply.tool_calls, offered)
+        flags = (SEVERAL,) if len(reply.tool_calls) > 1 else ()
         if action is None:
-            return None, (INVALID,), (reply.usage,)
+            return None, (*flags, INVALID), (reply.usage,)
         piece = hand_over(action, self._story)
         guidance = None if action.tool in (OBSERVE, END) else self._environment.guidance(action, piece)
-        return DirectorAction(action.tool, action.argument, guidance), (), (reply.usage,)
+        return DirectorAction(action.tool, action.argument, guidance), flags, (reply.usage,)
 
     def _seen(self, state: DialogueState | None) -> dict[str, Any]:
         """What the director sees."""
         return {
             "card": self._card,
             "story": self._story,
-            "position": None if state is None else dict(zip(self._card.priorities, state.position, strict=False)),
-            "dialogue": fenced(self._dialogue),
+            "position": None if state is None else dict(zip(self._axes(state), state.position, strict=False)),
+            "dialogue": fenced(self._dialogue, self._environment.options.longest_text_characters),
         }
+
+    def _axes(self, state: DialogueState | None) -> list[str]:
+        """The axes in the order of the state: the rubric's; without a judge in the loop those the card speaks of."""
+        return list(state.axes if state is not None and state.axes else self._card.priorities)
 
     async def _line(
         self, seed: int, guidance: str | None, *, turn: int | None = None
@@ -126,7 +158,9 @@ class SupportSession:
             end_marker=self._environment.options.end_marker,
         )
         start = Message("user", self._environment.prompts.render("support/start.jinja", card=self._card).strip())
-        messages = [Message("system", prompt), start, *simulator_view(self._dialogue)]
+        longest = self._environment.options.longest_text_characters
+        said = [replace(one, content=shortened(one.content, longest)) for one in simulator_view(self._dialogue)]
+        messages = [Message("system", prompt), start, *said]
         usage: list[Usage] = []
         for attempt in range(_TRIES_FOR_A_LINE):
             reply = await self._ask(ACTOR, settings, messages, seed_for(seed, 0, "", 0, 0, "line", attempt))
@@ -153,12 +187,3 @@ class SupportSession:
 
     def _seed_of(self, turn: int, role: str) -> int:
         return seed_for(self._seed, 0, self._card.id, 0, turn, role)
-
-
-def _need_is_met(state: DialogueState | None) -> bool:
-    """The success rule; never without a judge in the loop."""
-    if state is None:
-        return False
-    import numpy as np
-
-    return bool(need_met(np.array([state.position]), np.array(state.deficit), _SUCCESS_ALPHA)[0])
