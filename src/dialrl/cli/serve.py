@@ -1,5 +1,8 @@
 """``dialrl serve``: a model of this machine at an OpenAI-compatible address, for the roles of a run."""
 
+import json
+import sys
+
 import typer
 
 from dialrl.cli.app import Entry
@@ -28,5 +31,14 @@ def run(call: Call) -> None:
     server = open_server(call.extras["policy"], call.config)
     if not can_constrain():
         say("Answers are not held to JSON schemas: pip install 'dialrl[serve]' for a judge or a director.")
-    typer.echo(f"{server.url} serves {' or '.join(server.service.names)}")
-    server.serve_forever()
+    names = " or ".join(server.service.names)
+    typer.echo(
+        json.dumps({"url": server.url, "models": server.service.names}) if call.as_json else f"{names}: {server.url}"
+    )
+    sys.stdout.flush()  # whoever started this may read the address from a pipe
+    try:
+        server.serve_forever()
+    except KeyboardInterrupt:
+        say("Ended.")
+    finally:
+        server.stop()
