@@ -25,6 +25,14 @@ from dialrl.errors import MissingExtraError
 ADAPTER_RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
 PROBED_TOKENS = 20
 PRIVATE = {"VLLM_NO_USAGE_STATS": "1", "DO_NOT_TRACK": "1"}  # nothing is reported to anybody
+# What a director's tools and a judge's JSON need. White space between parts is switched off: a model that has lost its
+# way writes it until the answer is cut. Of vLLM's backends only "guidance" keeps control characters out of strings whose
+# length is bounded; it knows no structural tags, so calls of tools are made by JSON schema too.
+_OTHER_ROLES = (
+    "--enable-auto-tool-choice", "--tool-call-parser", "hermes",
+    "--structured-outputs-config", '{"backend": "guidance", "disable_any_whitespace": true}',
+)  # fmt: skip
+_BY_SCHEMA = {"VLLM_ENFORCE_STRICT_TOOL_CALLING": "0"}
 _ENVIRONMENT = {"VLLM_SERVER_DEV_MODE": "1", **PRIVATE}
 
 
@@ -35,7 +43,7 @@ def server_command(settings: VllmSettings, model: Path, port: int) -> list[str]:
         settings.interpreter or sys.executable, "-m", "vllm.entrypoints.openai.api_server",
         "--model", str(model), "--served-model-name", SERVED_NAME, "--host", "127.0.0.1", "--port", str(port),
         "--dtype", settings.dtype, "--logprobs-mode", "processed_logprobs", "--generation-config", "vllm",
-        "--enable-prefix-caching", "--enable-prompt-tokens-details",
+        "--enable-prefix-caching", "--enable-prompt-tokens-details", *_OTHER_ROLES,
     ]  # fmt: skip
     if settings.max_model_len is not None:
         command += ["--max-model-len", str(settings.max_model_len)]
@@ -49,7 +57,7 @@ def server_command(settings: VllmSettings, model: Path, port: int) -> list[str]:
 def server_environment(settings: VllmSettings) -> dict[str, str]:
     """This process's environment, what makes weights deliverable, and what the options add."""
     adapters = {} if settings.lora_rank is None else {"VLLM_ALLOW_RUNTIME_LORA_UPDATING": "1"}
-    return {**os.environ, **_ENVIRONMENT, **adapters, **settings.environment}
+    return {**_BY_SCHEMA, **os.environ, **_ENVIRONMENT, **adapters, **settings.environment}
 
 
 def fitting_rank(rank: int) -> int:
