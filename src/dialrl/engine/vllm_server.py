@@ -25,8 +25,8 @@ from dialrl.errors import MissingExtraError
 ADAPTER_RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
 PROBED_TOKENS = 20
 PRIVATE = {"VLLM_NO_USAGE_STATS": "1", "DO_NOT_TRACK": "1"}  # nothing is reported to anybody
-# What a director's tools and a judge's JSON need. White space between parts is switched off: a model that has lost its
-# way writes it until the answer is cut. Of vLLM's backends only "guidance" keeps control characters out of strings whose
+# What a director's tools and a judge's JSON need. White space between parts is switched off: a model that lost its way
+# writes it until the answer is cut. Of vLLM's backends only "guidance" keeps control characters out of strings whose
 # length is bounded; it knows no structural tags, so calls of tools are made by JSON schema too.
 _OTHER_ROLES = (
     "--enable-auto-tool-choice", "--tool-call-parser", "hermes",
