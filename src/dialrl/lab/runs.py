@@ -62,10 +62,14 @@ class RunFiles:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
+    def has(self, key: RunKey) -> bool:
+        """Whether the run is finished."""
+        return (self.folder / key.file_name).is_file()
+
     def read(self, key: RunKey) -> RunResult | None:
         """The run, or None where it is not finished. Raises InputError for a file that cannot be read."""
         path = self.folder / key.file_name
-        if not path.is_file():
+        if not self.has(key):
             return None
         try:
             stored = json.loads(path.read_text(encoding="utf-8"))

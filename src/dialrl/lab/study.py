@@ -70,19 +70,21 @@ class Study:
         self.folder, self.config, self.pool, self.progress = folder, config, pool, progress
         self.files = RunFiles(folder / "runs")
         self.played = 0
+        self._kept: set[str] = set()
 
     def run(self, worlds: Sequence[Setting]) -> StageSummary:
         config, table = self.config, self.folder / TABLE
         each = len(config.presets) * (len(config.step_sizes) * config.tuning_seeds + config.seeds)
         references = self._references(worlds)
-        self.progress.start("lab study", each * len(worlds), "runs")
+        self._kept = self._finished_before(worlds)
+        self.progress.start("lab study", each * len(worlds) - len(self._kept), "runs")
         runs: list[tuple[Phase, RunResult]] = []
         chosen: list[Chosen] = []
         for world in worlds:
             exact = references[world.turn_limit, world.extra_trust]
             tuned = self._play(world, exact, self._tuning_runs())
-            here = [choose(world.name, preset, tuned, config.step_sizes) for preset in config.presets]
-            final = self._play(world, exact, [(one.preset, one.step_size, s) for one in here for s in self._seeds])
+            here = self._choices(world, tuned)
+            final = self._play(world, exact, self._final_runs(here))
             chosen += here
             runs += [("tuning", run) for run in tuned] + [("final", run) for run in final]
             write_table(table, runs)
@@ -93,6 +95,24 @@ class Study:
     @property
     def _seeds(self) -> range:
         return range(self.config.seeds)
+
+    def _finished_before(self, worlds: Sequence[Setting]) -> set[str]:
+        """Files of runs that an earlier call finished: the time left is that of the others. Final runs can be told only
+        where the step sizes are chosen already."""
+        found: set[str] = set()
+        for world in worlds:
+            keys = [self._key(world, *each) for each in self._tuning_runs()]
+            tuned = [run for key in keys if (run := self.files.read(key)) is not None]
+            if len(tuned) == len(keys):
+                keys += [self._key(world, *each) for each in self._final_runs(self._choices(world, tuned))]
+            found |= {key.file_name for key in keys if self.files.has(key)}
+        return found
+
+    def _choices(self, world: Setting, tuned: Sequence[RunResult]) -> list[Chosen]:
+        return [choose(world.name, preset, tuned, self.config.step_sizes) for preset in self.config.presets]
+
+    def _final_runs(self, chosen: Sequence[Chosen]) -> list[tuple[str, float, int]]:
+        return [(one.preset, one.step_size, seed) for one in chosen for seed in self._seeds]
 
     def _tuning_runs(self) -> list[tuple[str, float, int]]:
         seeds = range(FIRST_TUNING_SEED, FIRST_TUNING_SEED + self.config.tuning_seeds)
@@ -117,7 +137,7 @@ class Study:
         keys = [self._key(world, *each) for each in wanted]
         found = {place: run for place, key in enumerate(keys) if (run := self.files.read(key)) is not None}
         missing = [place for place in range(len(keys)) if place not in found]
-        self.progress.advance(len(found))
+        self.progress.advance(sum(keys[place].file_name not in self._kept for place in found))
 
         def finished(number: int, done: Done) -> None:
             run = RunResult(keys[missing[number]], done[0], reference, round(done[1], 3))
