@@ -28,6 +28,15 @@ def test_json_is_one_object_with_every_check(run, policy):
     assert {"area", "name", "status", "found", "advice", "details"} == set(found["checks"][0])
 
 
+def test_options_of_the_template_can_be_tried_without_a_pipeline(run, policy):
+    found = run(
+        "doctor", "--policy", policy, "--no-weights", "--template-option", "enable_thinking=false", "--json"
+    ).json
+    template = next(check for check in found["checks"] if check["name"] == "template")
+    assert template["details"]["thinking_off"] is True
+    assert run("doctor", "--template-option", "enable_thinking").code == 2
+
+
 def test_something_needed_that_fails_exits_with_1_and_is_named(run, tmp_path):
     ended = run("doctor", "--endpoint", "http://127.0.0.1:9/v1", "--quiet")
     assert ended.code == 1

@@ -21,6 +21,11 @@ def register(app: typer.Typer, name: str, entry: Entry) -> None:
             option("config", Path | None, "Pipeline YAML: check what it needs."),
             option("policy", str | None, "Policy to look into: a directory, or demo-policy; none: the pipeline's."),
             option("engine", str | None, "Engine to draw with: hf, vllm, openai; none: the pipeline's, else hf."),
+            option(
+                "template_option",
+                list[str] | None,
+                "Variable of the chat template: enable_thinking=false, chat_template=plain ...; repeatable.",
+            ),
             option("endpoint", list[str] | None, "Address of a model, up to and with /v1; repeatable."),
             option("model", str | None, "The model's name at --endpoint; none: the first it serves."),
             option("output", Path | None, "Where files would go; none: here.", flags=("-o", "--output")),
@@ -44,6 +49,7 @@ def run(call: Call) -> None:
         given["output"],
         weights=not given["no_weights"],
         engine=given["engine"],
+        template_options=given["template_option"] or (),
     )
     with drawn(quiet=call.quiet) as progress:  # gone before the findings are printed
         diagnosis = examine(subject, progress)

@@ -2,7 +2,9 @@
 
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any
 
+from dialrl.config import assign
 from dialrl.doctor.check import Check, Diagnosis
 from dialrl.doctor.endpoints import endpoints
 from dialrl.doctor.hardware import hardware
@@ -41,8 +43,9 @@ def subject_of(
     *,
     weights: bool = True,
     engine: str | None = None,
+    template_options: Iterable[str] = (),
 ) -> Subject:
-    """What to examine, from what a user names.
+    """What to examine, from what a user names; ``template_options``: ``NAME=VALUE``, the value as YAML.
 
     Raises UsageError for a pipeline that cannot be read, or an engine that there is none of.
     """
@@ -51,7 +54,10 @@ def subject_of(
     pipeline = None if config is None else read_pipeline(config)
     if engine is not None:
         engine_factory(engine)
-    return Subject(pipeline, policy, tuple(endpoints), model, output or Path(), weights, engine)
+    options: dict[str, Any] = {}
+    for assignment in template_options:
+        assign(options, assignment)
+    return Subject(pipeline, policy, tuple(endpoints), model, output or Path(), weights, engine, options)
 
 
 def _pipeline(subject: Subject) -> list[Check]:

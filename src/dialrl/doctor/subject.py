@@ -1,7 +1,7 @@
 """What the doctor examines, and what of this machine it needs: from a pipeline, a policy, endpoints. Loads nothing."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +38,7 @@ class Subject:
     output: Path = Path()
     weights: bool = True
     chosen_engine: str | None = None
+    given_options: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def examined_policy(self) -> str | None:
@@ -53,7 +54,8 @@ class Subject:
 
     @property
     def template_options(self) -> Mapping[str, Any]:
-        return self.pipeline.rollout.template_options if self.pipeline else {}
+        """Variables of the chat template: the pipeline's, those given on top."""
+        return {**(self.pipeline.rollout.template_options if self.pipeline else {}), **self.given_options}
 
     @property
     def needs_training(self) -> bool:
