@@ -1,5 +1,9 @@
 """EQ-Bench asked of a model: prompts, retries, resume, what failed, and scores made again from the answers kept."""
 
+import json
+import subprocess
+import sys
+import time
 from collections import Counter
 
 import pyarrow.parquet as pq
@@ -202,3 +206,36 @@ def test_an_embedded_engine_answers_in_blocks_and_goes_on_from_whole_ones(policy
     unbroken = tmp_path / "unbroken.parquet"
     run_eqbench(open_respondent_policy(policy, config), questions, config, output=unbroken)
     assert pq.read_table(output).to_pylist() == pq.read_table(unbroken).to_pylist()
+
+
+def test_a_killed_evaluation_goes_on_and_asks_nothing_that_was_answered_again(questions, tmp_path):
+    questions = eqbench_questions(tmp_path, *[(0, 6, 0, number) for number in range(1, 13)])
+    output = tmp_path / "items.parquet"
+    with ModelServer(lambda body: GOOD, latency_seconds=0.15) as server:
+        asked = (
+            "evaluate",
+            "eqbench",
+            "--questions",
+            questions,
+            "--base-url",
+            server.url,
+            "--model",
+            "m",
+            "-o",
+            output,
+        )
+        program = "import sys; from dialrl.cli.app import main; main(sys.argv[1:])"
+        command = [sys.executable, "-c", program, *map(str, asked), "--concurrency", "2", "--resamples", "20", "--json"]
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        deadline = time.monotonic() + 60
+        while len(server.answered) < 5 and time.monotonic() < deadline:
+            time.sleep(0.02)
+        process.kill()
+        process.wait()
+        before = [prompt_of(body) + str(body["seed"]) for body in server.answered]
+        assert 5 <= len(before) < 12
+        assert not output.exists()
+        ended = subprocess.run([*command, "--resume"], capture_output=True, text=True, timeout=120, check=False)
+        assert (ended.returncode, json.loads(ended.stdout)["counts"]["parsed"]) == (0, 12)
+    # An answer on its way when the process died is lost; every other was kept.
+    assert len(server.requests) <= 12 + 2
