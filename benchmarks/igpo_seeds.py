@@ -5,7 +5,7 @@
 Trains every pipeline with every seed by ``dialrl train`` (minutes each; a killed command goes on where it was), and
 compares the final policies on the held-out questions with an oracle that makes every search (F1 100). The seed goes to
 every part that draws; all evaluations draw alike. Intervals (95 %) are percentiles of a bootstrap that draws seeds and,
-within hops, questions; differences are paired by seed and question. ``--report`` trains nothing and reads what is there.
+within hops, questions; differences are paired by seed and question. ``--report`` reads what is there.
 """
 
 import argparse
