@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from pydantic import ValidationError
+from tests.advantage.test_golden_tables import igpo_rows as gains_and_outcomes
 
 from credit_files import GOLDEN, advantage_of, by_dialogue, credit, flat, returns_of, rows_of, write
 from dialrl.advantage.config import AdvantageConfig
@@ -221,3 +222,37 @@ def test_every_preset_says_who_is_compared_and_what_to_know() -> None:
     for entry in entries:
         assert {"formula", "compared", "bias", "group of one", "source"} <= set(entry)
         assert entry["compared"].split()[0] in entry["description"]
+
+
+@pytest.mark.parametrize("accumulate", ["none", "return"])
+def test_a_turn_on_which_a_channel_does_not_apply_gets_nothing_from_it(tmp_path: Path, accumulate: str) -> None:
+    """The turn that answers has no gain: it is no member of the pool, and is not taken for a gain of 0 either."""
+    source = write(tmp_path / "turns.parquet", gains_and_outcomes(end_reason="answer"))
+    returned, _ = returns_of(source, reward=("information-gain", "outcome"))
+    term = Term(name="gain", signal="information-gain", accumulate=accumulate, centre="group", scale="group", gamma=1.0)
+    rows, _ = advantage_of(returned, terms=(term,))
+    assert [row["advantage_gain"] for row in rows if row["end_reason"]] == [0.0, 0.0, 0.0]
+    assert all(row["advantage_gain"] != 0.0 for row in rows if not row["end_reason"])
+
+
+def test_all_channels_of_turns_or_of_the_dialogue_are_one_signal(tmp_path: Path) -> None:
+    source = write(tmp_path / "turns.parquet", gains_and_outcomes(end_reason="answer"))
+    returned, _ = returns_of(source, reward=("information-gain", "outcome=2", "format"))
+    _, summary = advantage_of(returned, preset="mt-grpo")
+    assert summary.figures["terms"] == {
+        "turn": "1 x information-gain, centre turn, scale turn",
+        "outcome": "1 x sum of format+outcome, centre dialogue-group, scale dialogue-group",
+    }
+    assert not any("no channel of the dialogue" in line for line in summary.warnings)
+
+
+def test_a_preset_of_turn_rewards_needs_some(tmp_path: Path) -> None:
+    source = write(tmp_path / "turns.parquet", gains_and_outcomes(end_reason="answer"))
+    returned, _ = returns_of(source, reward=("outcome",))
+    with pytest.raises(InputError, match=r"'turn' needs a reward of single turns; the file was made with: outcome"):
+        advantage_of(returned, preset="mt-grpo")
+
+
+def test_without_an_outcome_the_sum_of_rewards_stands_for_it_and_the_summary_says_so(tmp_path: Path) -> None:
+    _, summary = advantage_of(golden(tmp_path), preset="mt-grpo")
+    assert any("'outcome' takes the sum of its rewards" in line for line in summary.warnings)

@@ -141,6 +141,8 @@ def _on_turns(term: Term, value_N: Floats, batch: SignalBatch) -> Floats:
 
 def _where_any(value_K: Floats, term: Term, batch: SignalBatch) -> Floats:
     """0 on turns that have no value of the signal, nor a later one in a return: they were compared with nobody."""
+    if term.signal == "reward":  # every turn that counts has one
+        return value_K
     signal = batch.signal(term.signal)
     there_K = _rewards_left(signal, batch) > 0 if term.has_return else signal.stands_K
     return value_K if there_K.all() else np.where(there_K, value_K, 0.0)
