@@ -4,7 +4,7 @@ import asyncio
 import json
 import sys
 import threading
-from http.server import BaseHTTPRequestHandler, HTTPServer
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
@@ -99,8 +99,10 @@ def test_an_unknown_retriever_and_unknown_options_are_refused():
 class Handler(BaseHTTPRequestHandler):
     asked: list = []  # noqa: RUF012 - one server at a time
     answer: object = None
+    wait = staticmethod(lambda: None)
 
     def do_POST(self):
+        self.wait()
         type(self).asked.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
         body = self.answer if isinstance(self.answer, bytes) else json.dumps(self.answer).encode()
         self.send_response(500 if body == b"broken" else 200)
@@ -113,8 +115,8 @@ class Handler(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def server():
-    Handler.asked = []
-    served = HTTPServer(("127.0.0.1", 0), Handler)
+    Handler.asked, Handler.wait = [], staticmethod(lambda: None)
+    served = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     thread = threading.Thread(target=served.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
     yield f"http://127.0.0.1:{served.server_port}/retrieve"
@@ -147,6 +149,28 @@ def test_an_answer_that_is_none_is_a_failed_search(server, answer, fault):
     Handler.answer = answer
     with pytest.raises(RunError, match=fault):
         search(HttpRetriever(server), "city")
+
+
+def test_a_server_that_hangs_is_a_failed_search(server):
+    released = threading.Event()
+    Handler.answer, Handler.wait = {"result": [[]]}, staticmethod(released.wait)
+    with pytest.raises(RunError, match="timed out"):
+        search(HttpRetriever(server, timeout_seconds=0.05), "city")
+    released.set()
+
+
+def test_many_dialogues_search_together(server):
+    """Every request waits until all have arrived: with fewer at a time none would be answered."""
+    together = threading.Barrier(40, timeout=20)
+    Handler.answer, Handler.wait = {"result": [[{"title": "Oslo", "text": "Cold."}]]}, staticmethod(together.wait)
+    retriever = HttpRetriever(server)
+
+    async def all_of_them():
+        return await asyncio.gather(*(retriever.search(["city"], 1) for _ in range(40)))
+
+    assert asyncio.run(all_of_them()) == [[[Passage("Oslo", "Cold.")]]] * 40
+    with pytest.raises(UsageError, match=r"retriever_options\.connections; got 0"):
+        HttpRetriever(server, connections=0)
 
 
 def test_nobody_there_is_a_failed_search_and_other_addresses_are_refused():

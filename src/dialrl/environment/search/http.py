@@ -8,6 +8,7 @@ import asyncio
 import json
 import urllib.request
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from dialrl.environment.search.passages import as_passage
@@ -18,15 +19,25 @@ _LARGEST_ANSWER_BYTES = 32 * 2**20
 
 
 class HttpRetriever:
-    """``url``: where requests are posted; http or https. ``timeout_seconds``: of one request."""
+    """``url``: where requests are posted; http or https. ``timeout_seconds``: of one request.
 
-    def __init__(self, url: str = "", timeout_seconds: float = 30.0) -> None:
+    ``connections``: requests under way at a time. Hundreds of dialogues of a rollout search together; Python's own pool
+    has a few threads, in whose queue searches would wait until they count as hanging.
+    """
+
+    def __init__(self, url: str = "", timeout_seconds: float = 30.0, connections: int = 64) -> None:
         if not url.startswith(("http://", "https://")):
             raise UsageError(f"The retriever http needs retriever_options.url=http://...; got '{url}'.")
+        if connections < 1:
+            raise UsageError(
+                f"The retriever http needs at least one of retriever_options.connections; got {connections}."
+            )
         self._url, self._timeout_seconds = url, timeout_seconds
+        self._threads = ThreadPoolExecutor(connections, thread_name_prefix="retriever")
 
     async def search(self, queries: Sequence[str], top_k: int) -> list[list[Passage]]:
-        answer = await asyncio.to_thread(self._post, {"queries": list(queries), "topk": top_k})
+        body = {"queries": list(queries), "topk": top_k}
+        answer = await asyncio.get_running_loop().run_in_executor(self._threads, self._post, body)
         results = answer.get("result") if isinstance(answer, Mapping) else None
         if not isinstance(results, list) or len(results) != len(queries):
             raise RunError(f"the retriever at {self._url} did not answer with one list a query under 'result'")
