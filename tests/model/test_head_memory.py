@@ -59,4 +59,4 @@ def test_a_dialogue_twice_as_long_takes_no_more_than_a_tenth_more() -> None:
 
 
 def test_without_chunks_it_would_double() -> None:
-    assert peak_bytes(32, chunk=64) > 1.8 * peak_bytes(16, chunk=64)
+    assert peak_bytes(128, chunk=256) > 1.8 * peak_bytes(64, chunk=256)

@@ -8,7 +8,7 @@ import torch
 from tests.update.worlds import VOCABULARY, tiny_model
 
 from dialrl.errors import UsageError
-from dialrl.model import logprobs
+from dialrl.model import fused_head, logprobs
 from dialrl.model.logprobs import (
     HeadSettings,
     check_head,
@@ -61,10 +61,12 @@ def test_gradients_do_not_depend_on_chunks() -> None:
         assert (other - gradients[0]).norm() <= 1e-10 * gradients[0].norm()
 
 
+@pytest.mark.parametrize("chunk", [4, 100])
 @pytest.mark.parametrize("temperature", [1.0, 0.7])
 def test_large_vocabularies_take_a_shorter_way_to_the_same_numbers(
-    temperature: float, monkeypatch: pytest.MonkeyPatch
+    temperature: float, chunk: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(fused_head, "_CACHE_BYTES", 3 * 50 * 8)  # three rows at a time
     torch.manual_seed(0)
     head = torch.nn.Linear(4, 50, bias=False).double()
     targets, weights = torch.randint(0, 50, (9,)), torch.randn(9, dtype=torch.float64)
@@ -73,19 +75,56 @@ def test_large_vocabularies_take_a_shorter_way_to_the_same_numbers(
         monkeypatch.setattr(logprobs, "LARGE_VOCABULARY", limit)
         hidden = (10 * torch.arange(36.0, dtype=torch.float64).sin().reshape(9, 4)).requires_grad_()
         head.zero_grad()
-        result = head_logprobs(head, hidden, targets, HeadSettings(temperature, chunk_tokens=4))
+        result = head_logprobs(head, hidden, targets, HeadSettings(temperature, chunk_tokens=chunk))
         (result.logprobs_T * weights).sum().backward()
         found.append((result.logprobs_T, result.entropy_T, hidden.grad, head.weight.grad.clone()))
     for short, plain_way in zip(*found, strict=True):
         torch.testing.assert_close(short, plain_way, rtol=1e-11, atol=1e-12)
 
 
+def test_a_second_backward_pass_gives_the_same_gradients_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(logprobs, "LARGE_VOCABULARY", 1)
+    head, hidden = torch.nn.Linear(4, 50, bias=False), torch.randn(6, 4, requires_grad=True)
+    result = head_logprobs(head, hidden, torch.arange(6), HeadSettings())
+    first, second = (
+        torch.autograd.grad(result.logprobs_T.sum(), [hidden, head.weight], retain_graph=True) for _ in range(2)
+    )
+    assert all(torch.equal(one, other) for one, other in zip(first, second, strict=True))
+
+
+def test_a_frozen_head_gets_no_gradient_and_passes_it_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(logprobs, "LARGE_VOCABULARY", 1)
+    head, hidden = torch.nn.Linear(4, 50, bias=False).requires_grad_(False), torch.randn(6, 4, requires_grad=True)
+    head_logprobs(head, hidden, torch.arange(6), HeadSettings()).logprobs_T.sum().backward()
+    assert head.weight.grad is None
+    assert hidden.grad is not None
+    assert hidden.grad.abs().sum() > 0
+
+
+@pytest.mark.parametrize("chunk", [2, 100])
+def test_under_autocast_products_are_in_bfloat16_and_the_rest_is_not(
+    chunk: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    head, hidden, targets = torch.nn.Linear(8, 50, bias=False), torch.randn(6, 8), torch.arange(6)
+    found = []
+    for limit in (1, 1000):
+        monkeypatch.setattr(logprobs, "LARGE_VOCABULARY", limit)
+        head.zero_grad()
+        inputs = hidden.clone().requires_grad_()
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            result = head_logprobs(head, inputs, targets, HeadSettings(chunk_tokens=chunk))
+        result.logprobs_T.sum().backward()
+        found.append((result.logprobs_T, result.entropy_T, inputs.grad, head.weight.grad))
+    for short, plain_way in zip(*found, strict=True):
+        assert short.dtype == plain_way.dtype == torch.float32
+        torch.testing.assert_close(short, plain_way, rtol=2e-2, atol=2e-2)
+
+
 def test_a_logit_of_minus_infinity_has_no_part_in_the_entropy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(logprobs, "LARGE_VOCABULARY", 1)
-    head = torch.nn.Linear(1, 3)
+    head = torch.nn.Linear(1, 3, bias=False)
     with torch.no_grad():
-        head.weight.zero_()
-        head.bias.copy_(torch.tensor([0.0, 0.0, -torch.inf]))
+        head.weight.copy_(torch.tensor([[0.0], [0.0], [-torch.inf]]))
     result = head_logprobs(head, torch.ones(1, 1), torch.tensor([0]), HeadSettings())
     assert result.entropy_T.item() == pytest.approx(np.log(2))
     assert result.logprobs_T.item() == pytest.approx(-np.log(2))

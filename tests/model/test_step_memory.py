@@ -32,8 +32,8 @@ class Measured:
     peak: int
 
     @property
-    def head(self) -> int:
-        return self.peak - self.state - self.activations
+    def beside_activations(self) -> int:
+        return self.peak - self.activations
 
 
 def step(tokens: int) -> Measured:
@@ -63,8 +63,8 @@ def test_the_peak_is_what_weights_optimiser_and_activations_take_and_little_more
     assert short.parameters == pytest.approx(0.27e9, rel=0.02)
     assert long.state == pytest.approx(16 * long.parameters, rel=0.01)
     assert long.peak <= 1.3 * (long.state + long.activations)
-    assert long.head <= 1.1 * short.head + 2**20
-    assert long.head < 4096 // 2 * 262_144 * 4  # the logits of all trained tokens alone, 2.1 GB
+    assert long.beside_activations <= 1.1 * short.beside_activations
+    assert long.beside_activations < long.state  # while the head works, no gradient of the decoder exists yet
 
 
 def test_the_estimate_is_near() -> None:

@@ -2,7 +2,7 @@
 
 The whole table of logits (every place x vocabulary) never exists: hidden states are picked at the places that predict
 a trained token, and head, log-softmax and entropy run over chunks of them; with more than one chunk each is recomputed
-in the backward pass (field case 20). Not here: which tokens are trained, losses.
+in the backward pass (field case 20). Large vocabularies go through ``fused_head``. Not here: which tokens are trained.
 """
 
 from dataclasses import dataclass
@@ -12,10 +12,12 @@ import torch
 from torch.utils.checkpoint import checkpoint
 
 from dialrl.errors import UsageError
+from dialrl.model.fused_head import FusedHead
 from dialrl.model.packing import SequenceBatch
 
-LOGITS_BYTES = 2**28
-LARGE_VOCABULARY = 4096  # from here on the head's elementwise passes are worth fusing
+LOGITS_BYTES = 2**28  # of the four tables that live at once
+FUSED_LOGITS_BYTES = 2**29  # of the only one
+LARGE_VOCABULARY = 1024  # from here on the head's elementwise passes are worth fusing
 HEAD_TOLERANCE = 1e-3
 
 
@@ -67,8 +69,11 @@ def head_logprobs(head: Any, hidden_TH: torch.Tensor, targets_T: torch.Tensor, s
 
     ``head`` maps (n, H) to (n, V). Results are at least float32. Entropy carries a gradient only when asked for.
     """
-    chunk = settings.chunk_tokens or default_chunk_tokens(head.weight.shape[0])
-    count = hidden_TH.shape[0]
+    vocabulary, count = head.weight.shape[0], hidden_TH.shape[0]
+    if _is_fused(head, settings):
+        chunk = settings.chunk_tokens or max(1, FUSED_LOGITS_BYTES // (4 * vocabulary))
+        return TokenLogprobs(*FusedHead.apply(hidden_TH, head.weight, targets_T, settings.temperature, chunk))
+    chunk = settings.chunk_tokens or default_chunk_tokens(vocabulary)
     if count <= chunk:
         return TokenLogprobs(*_head_chunk(head, hidden_TH, targets_T, settings))
     parts = [
@@ -76,6 +81,12 @@ def head_logprobs(head: Any, hidden_TH: torch.Tensor, targets_T: torch.Tensor, s
         for hidden, targets in zip(hidden_TH.split(chunk), targets_T.split(chunk), strict=True)
     ]
     return TokenLogprobs(torch.cat([part[0] for part in parts]), torch.cat([part[1] for part in parts]))
+
+
+def _is_fused(head: Any, settings: HeadSettings) -> bool:
+    """Whether the head is a plain linear map whose elementwise work is worth fusing."""
+    plain = type(head) is torch.nn.Linear and head.bias is None
+    return plain and not settings.entropy_gradient and head.weight.shape[0] >= LARGE_VOCABULARY
 
 
 def default_chunk_tokens(vocabulary: int) -> int:
@@ -91,37 +102,11 @@ def _head_chunk(
         logits_TV = logits_TV.float()
     if settings.temperature != 1.0:
         logits_TV = logits_TV / settings.temperature
-    if not settings.entropy_gradient and logits_TV.shape[-1] >= LARGE_VOCABULARY:
-        logprobs, entropy = _FusedLogprobs.apply(logits_TV, targets)
-        return logprobs, entropy
     log_softmax_TV = torch.log_softmax(logits_TV, dim=-1)
     logprobs = log_softmax_TV.gather(-1, targets.unsqueeze(-1)).squeeze(-1)
     if settings.entropy_gradient:
         return logprobs, entropy_of(log_softmax_TV)
     return logprobs, entropy_of(log_softmax_TV.detach())
-
-
-class _FusedLogprobs(torch.autograd.Function):  # type: ignore[misc]
-    """Log-probs and entropy with one exponential a logit, where log-softmax, entropy and backward pass take three."""
-
-    @staticmethod
-    def forward(ctx: Any, logits_TV: torch.Tensor, targets_T: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        probabilities_TV = torch.softmax(logits_TV, dim=-1)
-        normaliser_T = logits_TV.amax(-1) - probabilities_TV.amax(-1).log()
-        places = targets_T.unsqueeze(-1)
-        logprobs_T = logits_TV.gather(-1, places).squeeze(-1) - normaliser_T
-        finite_TV = logits_TV.clamp(min=torch.finfo(logits_TV.dtype).min)  # -inf times probability 0 is no number
-        entropy_T = normaliser_T - torch.linalg.vecdot(probabilities_TV, finite_TV)
-        ctx.save_for_backward(probabilities_TV, places)
-        ctx.mark_non_differentiable(entropy_T)
-        return logprobs_T, entropy_T
-
-    @staticmethod
-    def backward(ctx: Any, gradient_T: torch.Tensor, _: torch.Tensor) -> tuple[torch.Tensor, None]:
-        probabilities_TV, places = ctx.saved_tensors
-        gradient_TV = probabilities_TV * -gradient_T.unsqueeze(-1)
-        gradient_TV.scatter_add_(-1, places, gradient_T.unsqueeze(-1))
-        return gradient_TV, None
 
 
 def entropy_of(log_softmax_TV: torch.Tensor) -> torch.Tensor:

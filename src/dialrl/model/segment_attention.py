@@ -10,7 +10,6 @@ in (``layout``).
 from collections.abc import Callable
 from functools import cache, partial
 from inspect import signature
-from itertools import pairwise
 from typing import Any, Literal
 
 import torch
@@ -84,11 +83,9 @@ def segment_attention(
         return _by_kernel(query, key, value, scaling, cu_seq_lens_q, max_length_q), None
     if way == "flex":
         return _by_blocks(query, key, value, scaling, cu_seq_lens_q), None
-    parts = [
-        _causal(query[:, :, start:end], key[:, :, start:end], value[:, :, start:end], scaling)
-        for start, end in pairwise(cu_seq_lens_q.tolist())
-    ]
-    return torch.cat(parts, dim=2).transpose(1, 2).contiguous(), None
+    lengths = cu_seq_lens_q.diff().tolist()
+    segments = zip(*(tensor.split(lengths, dim=2) for tensor in (query, key, value)), strict=True)
+    return torch.cat([_causal(*segment, scaling).transpose(1, 2) for segment in segments], dim=1), None
 
 
 def _way(wanted: AttentionName, query: torch.Tensor) -> AttentionName:

@@ -13,10 +13,10 @@ from dialrl.errors import InputError
 from dialrl.update.config import UpdateConfig
 
 FLOAT, HALF = 4, 2
-HEAD_CHUNK_BYTES = 2**28
-# Tables of (chunk x vocabulary) that live at once in the head's backward pass: logits, log-softmax, its gradient,
-# and what the entropy needs.
-_HEAD_TABLES = 4
+# The head of a large vocabulary: one table of logits, of all trained tokens if they fit, else of a block of them. With
+# an entropy bonus, or a small vocabulary: chunks of four tables (logits, log-softmax, its gradient, the entropy's).
+_HEAD_TABLE_BYTES, _HEAD_BLOCK_BYTES, _LARGE_VOCABULARY = 2**29, 2**28, 1024
+_HEAD_CHUNK_BYTES, _HEAD_TABLES = 2**28, 4
 _SHARE_OF_FREE_MEMORY = 0.85
 
 
@@ -87,15 +87,24 @@ def estimate_memory(
     tokens = config.micro_batch_tokens
     of_layer = tokens * _kept_of_layer(shape, number)
     inputs = tokens * shape.layers * shape.hidden_size * FLOAT
-    chunk = config.head_chunk_tokens or max(1, HEAD_CHUNK_BYTES // (FLOAT * shape.vocabulary))
     return MemoryEstimate(
         weights=shape.parameters * FLOAT // processes + shape.parameters * copies,
         gradients=trained * FLOAT // processes,
         optimizer=2 * trained * FLOAT // processes,
         activations=inputs + of_layer if checkpointing else shape.layers * of_layer,
-        head=min(chunk, tokens) * shape.vocabulary * FLOAT * _HEAD_TABLES,
+        head=_head_bytes(config, shape),
         reference=shape.parameters * FLOAT if config.uses_reference else 0,
     )
+
+
+def _head_bytes(config: UpdateConfig, shape: ModelShape) -> int:
+    """Tables of logits that live at once, and the gradient of the head before it joins that of a tied input table."""
+    tokens, row = config.micro_batch_tokens, shape.vocabulary * FLOAT
+    if config.entropy_bonus > 0 or shape.vocabulary < _LARGE_VOCABULARY:
+        return min(config.head_chunk_tokens or max(1, _HEAD_CHUNK_BYTES // row), tokens) * row * _HEAD_TABLES
+    chunk = config.head_chunk_tokens or max(1, _HEAD_TABLE_BYTES // row)
+    kept = tokens if tokens <= chunk else min(chunk, max(1, _HEAD_BLOCK_BYTES // row))
+    return kept * row + (0 if config.lora_rank else row * shape.hidden_size)
 
 
 def _kept_of_layer(shape: ModelShape, number: int) -> int:
