@@ -239,3 +239,11 @@ def test_a_killed_evaluation_goes_on_and_asks_nothing_that_was_answered_again(qu
         assert (ended.returncode, json.loads(ended.stdout)["counts"]["parsed"]) == (0, 12)
     # An answer on its way when the process died is lost; every other was kept.
     assert len(server.requests) <= 12 + 2
+
+
+def test_a_model_of_this_machine_can_be_asked_by_its_directory(policy, questions):
+    config = EqBenchConfig(
+        engine="openai", base_url=f"hf:{policy}", max_reply_tokens=4, tries=1, limit=2, resamples=20, max_failed=0
+    )
+    summary = run_eqbench(served(config, str(policy)), questions, config)
+    assert (summary.counts["questions"], summary.figures["calls"]["policy"]["calls"]) == (2, 2)

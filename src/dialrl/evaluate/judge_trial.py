@@ -12,6 +12,7 @@ from typing import Any
 
 from dialrl.concurrency import run_async
 from dialrl.endpoint.calls import ModelCalls, calls_of, connect
+from dialrl.engine.serving.opening import serve_named
 from dialrl.environment.support.environment import SupportEnvironment
 from dialrl.evaluate.asking_config import with_address
 from dialrl.evaluate.judge_config import JudgeTrialConfig
@@ -52,6 +53,7 @@ class Trial:
         reached = config.updated(endpoints=with_address(config.endpoints, config.base_url), cache=False)
         self.calls: ModelCalls = calls_of(reached, None if folder is None else folder / "calls.jsonl")
         connect(self.calls, judge)
+        serve_named(reached.endpoints)
 
     def grade(
         self,

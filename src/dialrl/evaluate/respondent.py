@@ -15,6 +15,7 @@ from dialrl.concurrency import run_async
 from dialrl.endpoint.calls import calls_of, connect
 from dialrl.endpoint.journal import Journal
 from dialrl.engine.base import Generation, GenerationRequest, SamplingSettings
+from dialrl.engine.serving.opening import serve_named
 from dialrl.evaluate.asking_config import AskingConfig, text_options
 from dialrl.evaluate.reply import Asked, Reply
 from dialrl.model.reply import CLOSING, OPENING
@@ -36,6 +37,7 @@ class Respondent:
         reached = config.updated(endpoints=config.reached)
         self.calls = calls_of(reached, None if folder is None else folder / CALLS)
         connect(self.calls, policy.engine)
+        serve_named(config.reached, device=config.device)
         self._kept = Journal(None if folder is None else folder / ANSWERS)
 
     @property
