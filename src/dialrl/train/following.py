@@ -19,7 +19,7 @@ from dialrl.update.trainers import PolicyTrainer
 
 @runtime_checkable
 class Followed(Protocol):
-    """A trainer in this process, whose model can be asked."""
+    """A trainer in this process, whose model can be asked; spread over several it is not, and its files are read."""
 
     learner: Any
 
@@ -41,7 +41,7 @@ def prepare(engine: Engine, place: str | Path, progress: Progress) -> None:
 
 def note(engine: Engine | None, policy: Path, trainer: PolicyTrainer) -> None:
     """Tell the engine what the trainer's model gives for ``policy``, before the trainer moves on."""
-    if isinstance(engine, VllmEngine) and isinstance(trainer, Followed):
+    if isinstance(engine, VllmEngine) and isinstance(trainer, Followed) and trainer.learner.group.count == 1:
         engine.expect(policy, trainer.learner.model)
 
 
