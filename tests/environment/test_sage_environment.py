@@ -169,3 +169,39 @@ def test_profiles_are_a_test_split_unless_they_say_otherwise(tmp_path):
         environment.scenarios("dev")
     with pytest.raises(UsageError, match="simulator"):
         environment.open(environment.find("a"), 0)
+
+
+def test_a_policy_trains_on_the_final_emotion(tmp_path, policy):
+    import pyarrow.parquet as pq
+
+    from dialrl.returns.config import ReturnsConfig
+    from dialrl.returns.stage import compute_returns
+    from dialrl.rollout.config import RolloutConfig
+    from dialrl.rollout.policy import open_policy
+    from dialrl.rollout.stage import roll_out
+
+    profiles = write_lines(tmp_path / "p.jsonl", [{**profile(key), "split": "train"} for key in "ab"])
+
+    def moody(body):
+        change = 25 if len(body["messages"][1]["content"]) % 2 else -30
+        return json.dumps({"analysis": "", "change": change}) if is_appraisal(body) else "Well."
+
+    with ModelServer(moody) as server:
+        config = RolloutConfig(
+            environment="sage",
+            environment_options={"profiles": str(profiles), "simulator": {"model": "s"}, "rules": "rlver"},
+            groups=2,
+            samples=4,
+            max_reply_tokens=6,
+            endpoints={"default": EndpointSettings(base_urls=[server.url])},
+        )
+        roll_out(open_policy(policy), tmp_path / "rollout.parquet", config)
+    judged = ReturnsConfig(reward=("outcome",), gamma=1.0)
+    compute_returns(tmp_path / "rollout.parquet", tmp_path / "returns.parquet", judged)
+    rows = pq.read_table(tmp_path / "returns.parquet").to_pylist()
+    last = [row for row in rows if row["end_reason"] is not None]
+    assert len(last) == 8
+    assert {row["end_reason"] for row in last} <= {"success", "collapse", "turn_limit"}
+    assert [row["return"] for row in last] == [row["outcome"] for row in last]
+    assert len({row["return"] for row in last}) > 1
+    assert all(0.0 <= row["outcome"] <= 1.0 for row in last)
