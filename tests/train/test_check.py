@@ -20,6 +20,12 @@ from dialrl.train.run_directory import RunDirectory
         ({"advantage": {"preset": "micca"}}, "Did you mean 'mica'"),
         ({"returns": {"gamma": 0.9}}, "published with gamma 0.85; returns.gamma is 0.9"),
         ({"returns": {"reward": ["outcom"]}}, "section 'returns'"),
+        (
+            {"judge": {"judge": "none"}},
+            "incremental-distance reads deficit, position, which the judge 'none' does not give",
+        ),
+        ({"judge": {"judge": "information-gain"}}, "reads deficit, position, which the judge 'information-gain'"),
+        ({"returns": {"reward": ["information-gain"]}}, "reads belief_after, belief_before, which the judge 'demo'"),
         ({"rollout": {"split": "validation"}}, "section 'rollout'"),
         ({"rollout": {"engine": "hff"}}, "section 'rollout'"),
         (

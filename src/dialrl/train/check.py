@@ -13,11 +13,15 @@ from dialrl.environment.registry import open_environment
 from dialrl.errors import DialrlError, UsageError
 from dialrl.evaluate.config import DialogueConfig
 from dialrl.evaluate.judge_check import require_judge
+from dialrl.judge.files import INFORMATION_GAIN, NO_JUDGE
+from dialrl.judge.grading import JUDGE_COLUMNS
 from dialrl.judge.safety_judge import SafetyJudge
 from dialrl.model.find import find_policy
 from dialrl.returns.channels import chosen_channels
 from dialrl.rollout.config import RolloutConfig
 from dialrl.train.config import PipelineConfig
+
+BELIEFS = ("belief_before", "belief_after")
 
 
 def check_pipeline(pipeline: PipelineConfig) -> None:
@@ -50,12 +54,26 @@ def _rollout(pipeline: PipelineConfig) -> None:
 
 
 def _channels(pipeline: PipelineConfig) -> None:
-    """The channels exist, and a policy is named that the channel kl compares with."""
+    """The channels exist, the judge gives what they read, and a policy is named that the channel kl compares with."""
     chosen = chosen_channels(pipeline.returns)
+    for channel in chosen:
+        lacking = sorted(set(channel.needs) & _not_made(pipeline))
+        if lacking:
+            raise UsageError(
+                f"the channel {channel.name} reads {', '.join(lacking)}, which the judge '{pipeline.judge.judge}' does"
+                " not give. Name another judge in the section judge, or another channel in returns.reward."
+            )
     if "kl" in [channel.name for channel in chosen] and pipeline.judge.reference is None:
         raise UsageError("the channel kl compares with a frozen policy: name it in the section judge, key reference.")
     if pipeline.judge.reference is not None:
         find_policy(pipeline.judge.reference)
+
+
+def _not_made(pipeline: PipelineConfig) -> set[str]:
+    """Columns of judges that no judge of this pipeline makes."""
+    judge, live = pipeline.judge.judge, pipeline.rollout.grading == "live"
+    grades = set() if live or judge not in (INFORMATION_GAIN, NO_JUDGE) else set(JUDGE_COLUMNS)
+    return grades | (set() if judge == INFORMATION_GAIN else set(BELIEFS))
 
 
 def _safety(pipeline: PipelineConfig) -> None:
