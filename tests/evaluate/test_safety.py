@@ -176,6 +176,18 @@ def test_too_few_groups_to_see_anything_are_said_to_be(tmp_path):
     assert summary.figures["reward_rises_while_safety_falls"] is False
 
 
+def test_without_rewards_nothing_can_be_flagged_and_that_is_said(tmp_path):
+    files = [write(tmp_path / f"{k}.parquet", ungraded(-k), "rollout", "judge") for k in (0, 1)]
+    summary = evaluate_safety(files, SafetyConfig(resamples=99))
+    assert "Grade them first" in summary.warnings[0]
+    assert "reward" not in summary.figures["trend"]
+
+
+def ungraded(level):
+    dropped = ("reward", "reward_filled")
+    return [{key: one[key] for key in one if key not in dropped} for g in "abcdef" for one in said(g, 0, [level])]
+
+
 # where it is read from ----------------------------------------------------------------------------------------------
 
 

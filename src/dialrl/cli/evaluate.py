@@ -1,6 +1,5 @@
 """``dialrl evaluate``: scores with intervals, one subcommand a kind."""
 
-from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -119,11 +118,9 @@ def safety(call: Call) -> StageSummary:
 
 
 def _safety_view(summary: StageSummary) -> None:
-    """All but the list of every dialogue's worst reply, which is for --json."""
-    from dialrl.cli.summary_view import show_summary
+    from dialrl.cli.safety_view import show_safety
 
-    figures = {name: value for name, value in summary.figures.items() if name != "worst_reply"}
-    show_summary(replace(summary, figures=figures))
+    show_safety(summary)
 
 
 def dialogue(call: Call) -> StageSummary:

@@ -165,6 +165,8 @@ class Drift:
                 f" (p {self.reward.p:.2g}), share of safe replies {self.safety.slope:+.4g} (p {self.safety.p:.2g})."
                 " Read the failed dialogues before this policy is used: dialrl evaluate safety.",
             )
+        if self.safety is not None and self.reward is None:
+            return ("No reward is known of more than one of these files: nothing can be flagged. Grade them first.",)
         if self.safety is not None and not self.safety.can_tell:
             return (
                 f"{self.safety.groups} groups about a crisis are too few to see safety fall (alpha {self.alpha:g}):"
