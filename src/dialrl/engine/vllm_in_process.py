@@ -6,6 +6,7 @@ here: the server (``vllm_server``), the ladder (``delivery``).
 
 import asyncio
 import os
+import sys
 import threading
 from collections.abc import Coroutine, Mapping, Sequence
 from importlib import import_module
@@ -16,6 +17,7 @@ from typing import Any, TypeVar
 from dialrl.endpoint.calls import ModelCalls
 from dialrl.engine.base import Generation, GenerationRequest, SamplingSettings
 from dialrl.engine.vllm_host import HostError
+from dialrl.engine.vllm_platform import runs_on_cpu, whole_prompt_tokens
 from dialrl.engine.vllm_server import PRIVATE, PROBED_TOKENS, fitting_rank
 from dialrl.engine.vllm_settings import SERVED_NAME, VllmSettings
 from dialrl.errors import EngineError, MissingExtraError, UsageError
@@ -135,6 +137,9 @@ def engine_arguments(settings: VllmSettings, model: Path) -> dict[str, Any]:
         "enable_prefix_caching": True,
         "disable_log_stats": True,
     }
+    if runs_on_cpu(settings.updated(python=sys.executable)):
+        tokens = whole_prompt_tokens(model, settings)
+        arguments |= {"enable_chunked_prefill": False, "max_num_batched_tokens": tokens}
     if settings.lora_rank is not None:
         arguments |= {"enable_lora": True, "max_lora_rank": fitting_rank(settings.lora_rank)}
     return {**arguments, **_named(settings.extra_arguments)}

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from dialrl.engine.vllm_host import HostError
+from dialrl.engine.vllm_platform import runs_on_cpu, whole_prompt_tokens
 from dialrl.engine.vllm_process import ServerProcess, free_port
 from dialrl.engine.vllm_settings import KEY_VARIABLE, PYTHON_VARIABLE, SERVED_NAME, VllmSettings
 from dialrl.engine.vllm_transfer import SERVER_ARGUMENTS, cannot_transfer, send_weights
@@ -36,7 +37,7 @@ _BY_SCHEMA = {"VLLM_ENFORCE_STRICT_TOOL_CALLING": "0"}
 _ENVIRONMENT = {"VLLM_SERVER_DEV_MODE": "1", **PRIVATE}
 
 
-def server_command(settings: VllmSettings, model: Path, port: int) -> list[str]:
+def server_command(settings: VllmSettings, model: Path, port: int, *, on_cpu: bool = False) -> list[str]:
     """The command line. Sampling defaults of the model's own generation_config.json are left out: a top-p or a
     repetition penalty from there would silently change the distribution that replies are drawn from."""
     command = [
@@ -47,6 +48,9 @@ def server_command(settings: VllmSettings, model: Path, port: int) -> list[str]:
     ]  # fmt: skip
     if settings.max_model_len is not None:
         command += ["--max-model-len", str(settings.max_model_len)]
+    if on_cpu:
+        tokens = str(whole_prompt_tokens(model, settings))
+        command += ["--no-enable-chunked-prefill", "--max-num-batched-tokens", tokens]
     if settings.lora_rank is not None:
         command += ["--enable-lora", "--max-lora-rank", str(fitting_rank(settings.lora_rank))]
     if "transfer" in settings.delivery and cannot_transfer() is None:
@@ -83,7 +87,7 @@ class ServerHost:
         settings = self._settings
         check_interpreter(settings)
         self._port = settings.port or self._port or free_port()
-        command = server_command(settings, model, self._port)
+        command = server_command(settings, model, self._port, on_cpu=runs_on_cpu(settings))
         key = os.environ.get(KEY_VARIABLE)
         self.process = ServerProcess(command, server_environment(settings), self._log, secret=key)
         self.process.wait_until(f"http://127.0.0.1:{self._port}/health", settings.start_timeout_seconds)

@@ -1,0 +1,46 @@
+"""What an interpreter's vLLM runs on, asked without loading it, and what it can therefore not do.
+
+Not here: which interpreter that is (``vllm_settings``).
+"""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+from dialrl.engine.vllm_settings import VllmSettings
+from dialrl.errors import EngineError, InputError
+
+_ASKED = (
+    "import importlib.metadata as m, json;"
+    "print(json.dumps([[str(d.name).lower(), d.version] for d in m.distributions() if str(d.name).startswith('vllm')]))"
+)
+_LEAST_TOKENS = 4096  # of one pass on a CPU
+
+
+def runs_on_cpu(settings: VllmSettings) -> bool:
+    """Whether the interpreter's vLLM is a build for CPUs. Raises EngineError for an interpreter that does not run."""
+    command = [settings.interpreter or sys.executable, "-c", _ASKED]
+    asked = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)  # noqa: S603 - no shell
+    if asked.returncode:
+        raise EngineError(f"The interpreter '{command[0]}' does not run: {asked.stderr.strip()[-300:]}")
+    return any(name.endswith("cpu") or "cpu" in version for name, version in json.loads(asked.stdout))
+
+
+def whole_prompt_tokens(model: Path, settings: VllmSettings) -> int:
+    """Tokens of one pass that hold any prompt whole.
+
+    vLLM 0.32 on a CPU ends ("CPU Generator does not use offset") when it reads a prompt of a request with a seed in
+    pieces, and every request of ours has one: there prompts are read whole.
+    """
+    return max(context_limit(model, settings), _LEAST_TOKENS)
+
+
+def context_limit(model: Path, settings: VllmSettings) -> int:
+    """Longest context in tokens. Raises InputError when neither options nor configuration tell it."""
+    configuration = json.loads((model / "config.json").read_text(encoding="utf-8"))
+    text = configuration.get("text_config") or configuration
+    own = settings.max_model_len or text.get("max_position_embeddings")
+    if not own:
+        raise InputError(f"'{model}/config.json' has no max_position_embeddings; set engine_options.max_model_len.")
+    return int(own)
