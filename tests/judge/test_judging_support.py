@@ -110,6 +110,16 @@ def test_a_complete_output_is_not_taken_for_one_of_another_prompt(rollout, serve
         graded(rollout, server, **options)
 
 
+def test_a_rollout_is_not_resumed_with_other_cards_than_it_was_begun_with(rollout, server):
+    values = pipeline(rollout.parent / "cards", server.url)
+    config = RolloutConfig(**values, groups=2, samples=2, max_turns=2)
+    policy = open_policy("policy", engine="openai", engine_options=config.engine_options)
+    assert roll_out(policy, rollout, config, resume=True).figures["already_complete"]
+    (rollout.parent / "cards" / "01.json").write_text(json.dumps(card("card-01", trigger="another story")))
+    with pytest.raises(UsageError, match="environment_made_from"):
+        roll_out(policy, rollout, config, resume=True)
+
+
 # tokens -------------------------------------------------------------------------------------------------------------
 
 

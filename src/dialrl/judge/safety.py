@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from dialrl.concurrency import run_async
 from dialrl.endpoint.calls import calls_of, connect
+from dialrl.engine.serving.opening import serve_named
 from dialrl.errors import FailureThresholdError, UsageError
 from dialrl.judge.asking import ask, missing
 from dialrl.judge.base import TurnVerdict
@@ -72,6 +73,7 @@ def judge_safety(
         source, output, config, reads=(*NEEDS, "status", *(WRITES if config.retry_missing else ())), writes=WRITES,
         made_from=work.judge.provenance, overwrite=overwrite, resume=resume,
     )  # fmt: skip
+    serve_named(config.endpoints)
     work.calls = calls_of(config, blocks.journal_path)
     connect(work.calls, work.judge)
     blocks.compute(lambda dialogues: run_async(work.block(dialogues)), progress)

@@ -100,7 +100,7 @@ class Rollout:
 
     def run(self, *, overwrite: bool, resume: bool) -> StageSummary:
         began = time.monotonic()
-        identity = {"options": self.config.semantic_values(), "policy": self.policy.digest, **self._template_digest()}
+        identity = {"options": self.config.semantic_values(), "policy": self.policy.digest, "texts": self._texts()}
         if resume and self.output.exists() and (done := self._already_there(identity, overwrite=overwrite)):
             return done
         self.parts = Parts(self.output, identity, overwrite=overwrite, resume=resume)
@@ -253,11 +253,14 @@ class Rollout:
                 "max_reply_tokens": sampling.max_reply_tokens,
             },
             "logprobs_kind": "drawn" if self.policy.engine.capabilities.logprobs else None,
-            **self._provenance(),
             "history": self.setting.history,
             "template_probe": self.probe.to_details() if self.probe else None,
-            **self._template_digest(),
+            **self._texts(),
         }
+
+    def _texts(self) -> dict[str, Any]:
+        """Digests of the texts a rollout depends on besides its options, which name files and not their content."""
+        return {**self._provenance(), **self._template_digest()}
 
     def _template_digest(self) -> dict[str, str]:
         """Which text renders: a template may be a file, whose name in the options says nothing of its content."""
@@ -284,9 +287,9 @@ class Rollout:
         record = TrajectoryFile.open(self.output).lineage.record("rollout")
         options = {} if record is None else dict(record.options)
         details = {} if record is None else record.details
-        before = {**options, "policy": details.get("policy_digest"), "chat_template": details.get("chat_template")}
-        now = {"policy": identity["policy"], "chat_template": identity.get("chat_template")}
-        differences = differing_keys(before, {**identity["options"], **now})
+        texts = self._texts()
+        before = {**options, "policy": details.get("policy_digest"), **{name: details.get(name) for name in texts}}
+        differences = differing_keys(before, {**identity["options"], "policy": identity["policy"], **texts})
         if overwrite and (record is None or differences):
             return None
         if record is None or differences:
