@@ -70,11 +70,11 @@ class BlockDecoder:
         self._masks = AttentionMasks(model.config, model.dtype)
         self._stop_ids = np.asarray(sorted(stop_ids))
 
-    def prefill(self, new_ids: Sequence[Sequence[int]], starts: Sequence[int]) -> torch.Tensor:
-        """Logits (R, V) after each row's new ids, which begin at position ``starts[row]``."""
+    def prefill(self, new_ids: Sequence[Sequence[int]], starts: Sequence[int], *, first_row: int = 0) -> torch.Tensor:
+        """Logits (R, V) after the new ids of rows from ``first_row`` on; they begin at position ``starts[row]``."""
         widths = [len(ids) for ids in new_ids]
         parts = [
-            self._prefill_group(first, new_ids[first:last], starts[first:last])
+            self._prefill_group(first_row + first, new_ids[first:last], starts[first:last])
             for first, last in prefill_groups(widths)
         ]
         return torch.cat(parts)

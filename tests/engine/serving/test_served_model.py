@@ -14,7 +14,7 @@ from dialrl.engine.hf import HfEngine
 from dialrl.engine.serving.asked import Asked, BadRequestError
 from dialrl.engine.serving.batching import Batching
 from dialrl.engine.serving.constraint import ClosedError, can_constrain
-from dialrl.engine.serving.model import ServedModel, common_length, shared_prefixes
+from dialrl.engine.serving.model import ServedModel, common_length, prompt_waves, shared_prefixes
 from dialrl.model.loading import LoadingSettings
 from dialrl.scenario.message import Message
 
@@ -75,19 +75,31 @@ def test_what_all_prompts_of_a_batch_begin_with_is_computed_once(model, monkeypa
     computed = []
     real = BlockDecoder.prefill
 
-    def counted(self, new_ids, starts):
+    def counted(self, new_ids, starts, *, first_row):
         computed.append([len(ids) for ids in new_ids])
-        return real(self, new_ids, starts)
+        return real(self, new_ids, starts, first_row=first_row)
 
     monkeypatch.setattr(BlockDecoder, "prefill", counted)
     batch = [asked(model, said) for said in ("Hello", "Yes.", "That hurts.")]
     shared = min(common_length(batch[0].prompt_ids, one.prompt_ids) for one in batch)
     model.answer(batch)
     assert shared > 64
-    assert computed == [[shared], [len(one.prompt_ids) - shared for one in batch]]
+    assert computed[0] == [len(batch[0].prompt_ids)]
+    assert computed[1] == [
+        len(one.prompt_ids) - common_length(batch[0].prompt_ids, one.prompt_ids) for one in batch[1:]
+    ]
     del computed[:]
     model.answer(batch)  # each starts from the row that holds it whole, but for the last id
     assert computed == [[1, 1, 1]]
+
+
+def test_prompts_wait_for_the_one_whose_beginning_they_share():
+    one, two = [1, 2, 3], [9, 8, 7]
+    prompts = [[*one, 4], [*one, 5], [9, 9], [*two, 1], [*two, 2]]
+    assert prompt_waves([], prompts, worth_waiting=2) == [[0, 2, 3], [1, 4]]
+    assert prompt_waves([one, two], prompts, worth_waiting=2) == [[0, 1, 2, 3, 4]]  # both are held already
+    chain = [[1, 2, 3, 4, 5, 6], [1, 2, 3, 7, 7, 7], [1, 2, 3, 7, 7, 8]]
+    assert prompt_waves([], chain, worth_waiting=2) == [[0], [1], [2]]
 
 
 def test_rows_that_hold_a_prefix_are_copied_to_where_it_is_needed():

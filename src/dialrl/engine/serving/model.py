@@ -27,7 +27,7 @@ from dialrl.model.stopping import as_ids, stop_ids
 from dialrl.model.template import ChatTemplate
 
 _WORTH_COPYING = 16  # tokens of a common prefix
-_WORTH_COMPUTING_ONCE = 64
+_WORTH_WAITING = 64
 _KEPT_CACHES = 3  # one for each kind of prompt, the latest used
 
 
@@ -71,9 +71,18 @@ class ServedModel:
         sampling = batch[0].sampling
         check_settings(sampling)
         limits = [self._limit(asked) for asked in batch]
+        rows = self._rows_for(batch[0].beginning)
+        waves = prompt_waves(rows.held, [asked.prompt_ids for asked in batch])
+        order = [index for wave in waves for index in wave]
         with torch.inference_mode():
-            drawn = self._drawn(batch, np.asarray(limits), sampling)
-        return [_generation(asked, drawn, row) for row, asked in enumerate(batch)]
+            drawn = self._drawn(
+                rows,
+                [[batch[index] for index in wave] for wave in waves],
+                np.asarray([limits[index] for index in order]),
+                sampling,
+            )
+        replies = {index: _generation(batch[index], drawn, row) for row, index in enumerate(order)}
+        return [replies[index] for index in range(len(batch))]
 
     def _limit(self, asked: Asked) -> int:
         room = (self.context_limit or 2**31) - len(asked.prompt_ids)
@@ -84,18 +93,15 @@ class ServedModel:
             )
         return min(asked.sampling.max_reply_tokens, room)
 
-    def _drawn(self, batch: Sequence[Asked], limits_R: np.ndarray, sampling: SamplingSettings) -> Drawn:
-        rows = self._rows_for(batch[0].beginning)
-        prompts = [asked.prompt_ids for asked in batch]
+    def _drawn(
+        self, rows: "_Rows", waves: Sequence[Sequence[Asked]], limits_R: np.ndarray, sampling: SamplingSettings
+    ) -> Drawn:
+        """Rows of the cache are those of ``waves``, one after the other."""
+        batch = [asked for wave in waves for asked in wave]
         decoder = BlockDecoder(self._model, rows.cache, self._stops(batch))
         rows.cache.reserve(len(batch), 0)
-        self._compute_once(rows, decoder, prompts)
-        starts, moves = shared_prefixes(rows.held, prompts)
-        rows.cache.move(moves)
-        rows.held[: len(batch)] = [[] for _ in batch]  # until they are known again, should anything break
-        new_ids = [asked.prompt_ids[start:] for asked, start in zip(batch, starts, strict=True)]
         drawn = decoder.decode(
-            decoder.prefill(new_ids, starts),
+            self._prefill(rows, decoder, [[asked.prompt_ids for asked in wave] for wave in waves]),
             np.asarray([len(asked.prompt_ids) for asked in batch]),
             uniforms([asked.seed for asked in batch], int(limits_R.max())),
             limits_R,
@@ -107,16 +113,18 @@ class ServedModel:
             rows.held[place] = [*batch[given].prompt_ids, *said]
         return drawn
 
-    def _compute_once(self, rows: "_Rows", decoder: BlockDecoder, prompts: Sequence[list[int]]) -> None:
-        """Put what all prompts begin with into row 0, where that spares the other rows the work."""
-        shared = prompts[0][: min(common_length(prompts[0], prompt[:-1]) for prompt in prompts)]
-        starts, moves = shared_prefixes(rows.held, [[*shared, -1]])
-        if len(prompts) < 2 or len(shared) - starts[0] < _WORTH_COMPUTING_ONCE:
-            return
-        rows.cache.move(moves)
-        rows.held[:1] = [[]]
-        decoder.prefill([shared[starts[0] :]], starts)
-        rows.held[0] = shared
+    def _prefill(self, rows: "_Rows", decoder: BlockDecoder, waves: Sequence[Sequence[list[int]]]) -> torch.Tensor:
+        """Logits after each prompt. What a prompt shares with one of an earlier wave is copied, not computed."""
+        first, logits = 0, []
+        for prompts in waves:
+            starts, moves = shared_prefixes(rows.held, prompts, first_row=first)
+            rows.cache.move(moves)
+            rows.held[first : first + len(prompts)] = [[] for _ in prompts]  # until they are known, should it break
+            new_ids = [prompt[start:] for prompt, start in zip(prompts, starts, strict=True)]
+            logits.append(decoder.prefill(new_ids, starts, first_row=first))
+            rows.held[first : first + len(prompts)] = [list(prompt) for prompt in prompts]
+            first += len(prompts)
+        return torch.cat(logits)
 
     def _rows_for(self, beginning: tuple[int, ...]) -> "_Rows":
         """The rows kept for prompts that begin so: a judge's stay when an actor's are computed in between."""
@@ -154,8 +162,33 @@ class _Rows:
     held: list[list[int]] = field(default_factory=list)
 
 
+def prompt_waves(
+    held: Sequence[Sequence[int]], prompts: Sequence[Sequence[int]], worth_waiting: int = _WORTH_WAITING
+) -> list[list[int]]:
+    """Prompts by the wave they are computed in: after the one whose beginning they share, where that spares enough.
+
+    With ``worth_waiting`` 2 and nothing held, of the prompts 1,2,3,4 and 1,2,3,5 and 9,9 the second waits for the
+    first: waves (0, 2) and (1).
+    """
+    depths: list[int] = []
+    for place, prompt in enumerate(prompts):
+        known = max((common_length(row, prompt[:-1]) for row in held), default=0)
+        lengths = [common_length(earlier, prompt[:-1]) for earlier in prompts[:place]]
+        longest = max(lengths, default=0)
+        if longest - known < worth_waiting:
+            depths.append(0)
+            continue
+        near = [depth for length, depth in zip(lengths, depths, strict=True) if longest - length < worth_waiting]
+        depths.append(1 + min(near))
+    return [[place for place, own in enumerate(depths) if own == depth] for depth in range(max(depths) + 1)]
+
+
 def shared_prefixes(
-    held: Sequence[Sequence[int]], prompts: Sequence[Sequence[int]], worth_copying: int = _WORTH_COPYING
+    held: Sequence[Sequence[int]],
+    prompts: Sequence[Sequence[int]],
+    worth_copying: int = _WORTH_COPYING,
+    *,
+    first_row: int = 0,
 ) -> tuple[list[int], list[tuple[int, int]]]:
     """How many ids of each prompt some row holds already, and the (target, source) copies that bring them there.
 
@@ -163,7 +196,7 @@ def shared_prefixes(
     the prompts 7,8,9 and 1,2,4 with starts 2, 2 and the copies (0, 1), (1, 0).
     """
     starts, moves = [], []
-    for place, prompt in enumerate(prompts):
+    for place, prompt in enumerate(prompts, start=first_row):
         lengths = [common_length(row, prompt[:-1]) for row in held]
         best = max(range(len(held)), key=lambda row: (lengths[row], row == place), default=None)
         if best is None or lengths[best] < worth_copying:
