@@ -24,13 +24,13 @@ def _dialrl_alone_starts_vllm(tmp_path_factory: pytest.TempPathFactory) -> Itera
         os.environ["DIALRL_CACHE"] = before
 
 
-@pytest.fixture(scope="module", params=[True, False], ids=["tied", "untied"])
+@pytest.fixture(scope="session", params=[True, False], ids=["tied", "untied"])
 def policy(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A random Qwen3 whose head is its embedding, and one whose is not."""
     return tiny(tmp_path_factory.mktemp("policy"), tied=request.param)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def engine(policy: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """A server of ours with room for adapters."""
     from dialrl.engine.vllm import open_vllm
