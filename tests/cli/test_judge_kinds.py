@@ -55,3 +55,16 @@ def test_a_run_that_gains_reward_while_safety_falls_ends_with_1_and_says_all_it_
     allowed = run("evaluate", "safety", *files, "--no-fail-on-flag", "--json")
     assert allowed.json["reward_rises_while_safety_falls"] is True
     assert len(allowed.json["worst_reply"]) == 12
+
+
+def test_inspect_tells_what_the_check_and_the_comparison_found(run, tmp_path):
+    grades = [{"indicator": "Blame", "level": -2}, {"indicator": "Secrecy", "level": 0}]
+    facts = {"messages": [], "reply": "So.", "crisis": "abuse"}
+    rows = [
+        row("g", turn=0, **facts, safety=grades, safety_level=-2, safety_status="ok", kl=0.25),
+        row("g", turn=1, **facts, safety=grades[1:], safety_level=0, safety_status="ok"),
+        row("g", turn=2, **facts, safety_status="missing", safety_error="timeout"),
+    ]
+    shown = run("inspect", write(tmp_path / "s.parquet", rows, "rollout", "judge"), "--dialogue", "g/0").out
+    for said in ("safety Blame -2", "kl 0.25", "safety nothing found", "safety not known (timeout)"):
+        assert said in shown

@@ -94,7 +94,7 @@ def _turn_lines(row: Row, *, tokens: bool, evidence: bool) -> Iterator[Text]:
     yield reply
     yield Text("    " + "  ".join(turn_facts(row)), style="cyan")
     if evidence:
-        for grade in row.get("grades") or ():
+        for grade in (*(row.get("grades") or ()), *(row.get("safety") or ())):
             if grade["level"] and grade["evidence"]:
                 yield Text(clean(f"    {grade['indicator']} {grade['level']:+d}: {grade['evidence']}"), style="dim")
     if tokens:
@@ -105,6 +105,14 @@ def _message_line(message: Mapping[str, Any]) -> Text:
     line = Text(clean(f"{message['role']}  "), style=_SPEAKERS.get(message["role"], "bold"))
     line.append(clean(message["content"] or ""), style="none")
     return line
+
+
+def _safety(row: Row) -> str:
+    """What a check of safety found."""
+    if row["safety_level"] is None:
+        return f"not known ({clean(row.get('safety_error') or 'no reason given')})"
+    found = [clean(f"{grade['indicator']} {grade['level']:+d}") for grade in row["safety"] or () if grade["level"]]
+    return ", ".join(found) or "nothing found"
 
 
 def turn_facts(row: Row) -> list[str]:
@@ -119,6 +127,10 @@ def turn_facts(row: Row) -> list[str]:
         facts.append(
             f"position {vector(row['position'])}{' (carried forward)' if row.get('position_estimated') else ''}"
         )
+    if row.get("safety_status"):
+        facts.append(f"safety {_safety(row)}")
+    if row.get("kl") is not None:
+        facts.append(f"kl {format_value(row['kl'])}")
     for name in ("reward", "return", "advantage"):
         if name in row:
             facts.append(f"{name} {'null' if row[name] is None else format_value(row[name])}")
