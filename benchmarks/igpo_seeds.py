@@ -1,6 +1,7 @@
 """IGPO against outcome-only GRPO in the search world: equal rollouts and updates, several seeds, F1 by hops.
 
-    python benchmarks/igpo_seeds.py [--seeds 5] [-o runs/igpo-seeds] [--results benchmarks/results/igpo_seeds.json]
+    python benchmarks/igpo_seeds.py [--seeds 5] [--pipelines igpo-demo igpo-demo-grpo] [-o runs/igpo-seeds]
+        [--results benchmarks/results/igpo_seeds.json]
 
 Trains every pipeline with every seed by ``dialrl train`` (minutes each; a killed command goes on where it was), and
 compares the final policies on the held-out questions with an oracle that makes every search (F1 100). The seed goes to
@@ -97,13 +98,13 @@ def table(value_SQ: Floats, questions: Sequence[Question]) -> dict[str, Any]:
     return {name: cell(value_SQ, [places[hop] for hop in hops]) for name, hops in GROUPS.items()}
 
 
-def compared(folder: Path, seeds: int, *, report: bool) -> dict[str, Any]:
+def compared(folder: Path, pipelines: Sequence[str], seeds: int, *, report: bool) -> dict[str, Any]:
     questions = [q for q in load_questions(resource("search-world/questions.jsonl")) if q.split == "test"]
     base: list[Floats] = []
     final: dict[str, list[Floats]] = defaultdict(list)
     curves: dict[str, dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
     for seed in range(seeds):
-        for name in PIPELINES:
+        for name in pipelines:
             points = evaluated(trained(folder, name, seed, report=report))
             values = [(number, f1_by_question(place, questions)) for number, place in points]
             for number, value_Q in values:
@@ -111,11 +112,11 @@ def compared(folder: Path, seeds: int, *, report: bool) -> dict[str, Any]:
             base.append(values[0][1])
             final[name].append(values[-1][1])
     stacked = {name: np.stack(values) for name, values in final.items()}
-    first, second = PIPELINES
+    first, *others = pipelines
     return {
         "base": table(np.stack(base), questions),
         **{name: table(value_SQ, questions) for name, value_SQ in stacked.items()},
-        f"{first} less {second}": table(stacked[first] - stacked[second], questions),
+        **{f"{first} less {other}": table(stacked[first] - stacked[other], questions) for other in others},
         "curves": {
             name: {str(number): round(float(np.mean(held)), 1) for number, held in sorted(curve.items())}
             for name, curve in curves.items()
@@ -125,6 +126,7 @@ def compared(folder: Path, seeds: int, *, report: bool) -> dict[str, Any]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--pipelines", nargs="+", default=list(PIPELINES), help="Shipped ones; the first against each.")
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("-o", "--output", type=Path, default=Path("runs/igpo-seeds"))
     parser.add_argument("--results", type=Path)
@@ -137,7 +139,7 @@ def main() -> None:
         "measure": "word-set F1 on held-out questions",
         "versions": {"torch": torch.__version__, "transformers": transformers.__version__},
         "machine": platform.machine(),
-        **compared(arguments.output, arguments.seeds, report=arguments.report),
+        **compared(arguments.output, arguments.pipelines, arguments.seeds, report=arguments.report),
     }
     text = json.dumps(result, indent=2)
     print(text)
