@@ -91,14 +91,15 @@ def empa(call: Call) -> StageSummary:
         return evaluate_empa(call.inputs, config, output=call.output, overwrite=replace, progress=call.progress)
     from dialrl.evaluate.empa_live import run_empa
 
-    return run_empa(
-        opened(call, config),
-        _with_roles(call, config),
-        output=call.output,
-        overwrite=call.overwrite,
-        resume=call.resume,
-        progress=call.progress,
-    )
+    with opened(call, config) as policy:
+        return run_empa(
+            policy,
+            _with_roles(call, config),
+            output=call.output,
+            overwrite=call.overwrite,
+            resume=call.resume,
+            progress=call.progress,
+        )
 
 
 def _with_roles(call: Call, config: Any) -> Any:
@@ -151,9 +152,12 @@ def _evaluate_policy(call: Call, policy: str, folder: Path) -> StageSummary:
         template_options=config.template_options,
         continued=folder / "rollout.parquet" if call.resume else None,
     )
-    return evaluate_policy(
-        held_by, folder, config, overwrite=call.overwrite, resume=call.resume, progress=call.progress
-    )
+    try:
+        return evaluate_policy(
+            held_by, folder, config, overwrite=call.overwrite, resume=call.resume, progress=call.progress
+        )
+    finally:
+        held_by.engine.close()
 
 
 def _reached(call: Call) -> Any:

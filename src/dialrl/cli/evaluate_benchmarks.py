@@ -3,6 +3,8 @@
 Registered by ``evaluate``. Not here: any score.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -109,7 +111,8 @@ def eqbench(call: Call) -> StageSummary:
     from dialrl.evaluate.eqbench_live import run_eqbench
 
     questions = _needed(call, "questions")
-    return run_eqbench(opened(call, config), questions, config, **_places(call))
+    with opened(call, config) as policy:
+        return run_eqbench(policy, questions, config, **_places(call))
 
 
 def emobench(call: Call) -> StageSummary:
@@ -122,7 +125,8 @@ def emobench(call: Call) -> StageSummary:
     from dialrl.evaluate.emobench_live import run_emobench
 
     questions = _needed(call, "questions")
-    return run_emobench(opened(call, config), questions, config, **_places(call))
+    with opened(call, config) as policy:
+        return run_emobench(policy, questions, config, **_places(call))
 
 
 def sage(call: Call) -> StageSummary:
@@ -137,7 +141,8 @@ def sage(call: Call) -> StageSummary:
     if call.extras["simulator"] is not None:
         config = config.updated(simulator={**config.simulator, "model": call.extras["simulator"]})
     questions = _needed(call, "questions")
-    return run_sage(opened(call, config), questions, config, **_places(call))
+    with opened(call, config) as policy:
+        return run_sage(policy, questions, config, **_places(call))
 
 
 def qa(call: Call) -> StageSummary:
@@ -150,7 +155,9 @@ def qa(call: Call) -> StageSummary:
         return evaluate_qa(answers, questions, config, training=training, output=call.output, overwrite=replace)
     from dialrl.evaluate.qa_live import run_qa
 
-    return run_qa(opened(call, config), _needed(call, "questions"), config, training=training, **_places(call))
+    questions = _needed(call, "questions")
+    with opened(call, config) as policy:
+        return run_qa(policy, questions, config, training=training, **_places(call))
 
 
 def agreement(call: Call) -> StageSummary:
@@ -176,11 +183,22 @@ def asked_config(call: Call, stored: str | None) -> Any:
     return config.updated(engine=config.engine or ("openai" if reached else "hf"))
 
 
-def opened(call: Call, config: Any) -> Any:
-    """The policy that the configuration and --model name."""
-    from dialrl.evaluate.respondent import open_respondent_policy
+@contextmanager
+def opened(call: Call, config: Any) -> Iterator[Any]:
+    """The policy that the configuration and --model name, until it has been asked.
 
-    return open_respondent_policy(call.extras["model"], config)
+    An output that may not be replaced is refused before a model loads.
+    """
+    from dialrl.evaluate.respondent import open_respondent_policy
+    from dialrl.trajectory.writer import refuse_existing
+
+    if call.output is not None and not call.resume:
+        refuse_existing(call.output, overwrite=call.overwrite)
+    policy = open_respondent_policy(call.extras["model"], config)
+    try:
+        yield policy
+    finally:
+        policy.engine.close()
 
 
 def _places(call: Call) -> dict[str, Any]:
