@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from dialrl.engine import EngineOptions, engine_factory
-from dialrl.engine.vllm_platform import runs_on_cpu
+from dialrl.engine.vllm_platform import runs_on_cpu, visible_devices
 from dialrl.engine.vllm_process import ServerProcess, answers, free_port
 from dialrl.engine.vllm_server import ServerHost, check_interpreter, fitting_rank, server_command, server_environment
 from dialrl.engine.vllm_settings import RUNGS, VllmSettings, vllm_settings
@@ -135,6 +135,14 @@ def test_a_build_for_cpus_is_known_by_its_metadata(tmp_path, name, version, on_c
     script.write_text("#!/bin/sh\necho broken >&2; exit 3\n")
     with pytest.raises(EngineError, match="does not run: broken"):
         runs_on_cpu(VllmSettings(python=str(script)))
+
+
+def test_a_server_sees_the_gpus_of_its_device_alone():
+    assert visible_devices("cpu", None) == visible_devices("cuda", "4") == {}
+    assert visible_devices("cuda:1", None) == {"CUDA_VISIBLE_DEVICES": "1"}
+    assert visible_devices("cuda:0,cuda:2", "4,5,6") == {"CUDA_VISIBLE_DEVICES": "4,6"}
+    with pytest.raises(UsageError, match="shows 1 devices"):
+        visible_devices("cuda:1", "4")
 
 
 def test_a_key_reaches_the_server_through_its_environment_alone(monkeypatch, tmp_path):

@@ -6,6 +6,7 @@ itself. Which weights are served is the ladder's affair (``delivery``); every ch
 """
 
 import json
+import os
 import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -21,15 +22,16 @@ from dialrl.engine.base import EngineCapabilities, Generation, GenerationRequest
 from dialrl.engine.delivery import Delivery, Ladder, weights_of
 from dialrl.engine.delivery_probe import Prompts, Reference, probe_prompts, reference_of, stored_reference
 from dialrl.engine.openai import ROLE, OpenAIEngine
-from dialrl.engine.vllm_platform import context_limit
+from dialrl.engine.vllm_platform import context_limit, visible_devices
 from dialrl.engine.vllm_server import ServerHost
 from dialrl.engine.vllm_settings import SERVED_NAME, VllmSettings
 from dialrl.errors import MissingExtraError, RunError
 from dialrl.model.digest import policy_digest
-from dialrl.model.loading import PRECISIONS, load_tokenizer, model_directory
+from dialrl.model.loading import PRECISIONS, Precision, load_tokenizer, model_directory
 from dialrl.model.stopping import stop_ids
 from dialrl.model.template import ChatTemplate
 
+_OWN_ENDPOINT = EndpointSettings(concurrency=256, timeout_seconds=600)  # vLLM queues by itself, and nobody else asks
 _REFERENCES_KEPT = 4  # with a lag, and for evaluation, weights are delivered that are not the latest
 
 
@@ -51,11 +53,10 @@ class VllmEngine:
         policy: Path,
         work: Path,
         prompts: Prompts,
-        device: str,
         stops: Sequence[int] | None = None,
     ) -> None:
         self.ladder = ladder
-        self._draws, self._work, self._prompts, self._device = draws, work, prompts, device
+        self._draws, self._work, self._prompts = draws, work, prompts
         self._references: dict[str, Reference] = {}
         model = model_directory(policy)
         self.policy_digest = policy_digest(model)
@@ -100,7 +101,9 @@ class VllmEngine:
 
     def reference(self, policy: str | Path) -> Reference:
         """The reference of a policy directory."""
-        return stored_reference(policy, self._prompts, device=self._device, precision=self.ladder.settings.dtype)  # type: ignore[arg-type]
+        settings = self.ladder.settings
+        precision: Precision = settings.dtype  # type: ignore[assignment]  # resolved: never "auto" here
+        return stored_reference(policy, self._prompts, device=settings.reference_device, precision=precision)
 
     @property
     def deliveries(self) -> Sequence[Delivery]:
@@ -131,12 +134,18 @@ class ServerDraws:
         if self._calls is not None:
             asked.connect(self._calls)
         try:
-            return await asked.generate(request, sampling)
+            reply = await asked.generate(request, sampling)
         except EndpointError:
-            process = self._host.process
-            if process is not None and not process.is_alive:
-                raise process.death("while it was asked for replies") from None
+            self._check_alive()
             raise
+        if reply.finish_reason == "error":
+            self._check_alive()  # a server that is gone is no dialogue's fault
+        return reply
+
+    def _check_alive(self) -> None:
+        process = self._host.process
+        if process is not None and not process.is_alive:
+            raise process.death("while it was asked for replies")
 
 
 def open_vllm(
@@ -149,17 +158,19 @@ def open_vllm(
 ) -> VllmEngine:
     """vLLM with the weights of ``policy``, started and compared with them; its template tells where replies end.
 
+    ``device``: the GPUs a server may use ("cuda:1"); ``endpoint``: pacing and timeouts of its requests.
+
     Raises MissingExtraError naming what to install, EngineError (with the log's end) when vLLM does not start or serves
     other log-probs than the weights have.
     """
     model = model_directory(policy)
     work = Path(tempfile.mkdtemp(prefix="dialrl-vllm-"))
-    settings = settings.updated(dtype=dtype_of(model, settings))
+    settings = settings.updated(dtype=dtype_of(model, settings), environment=_environment(settings, device))
     stops = reply_stop_ids(model, template_options)
-    host, draws = _host_and_draws(settings, work, stops, endpoint or EndpointSettings())
+    host, draws = _host_and_draws(settings, work, stops, endpoint or _OWN_ENDPOINT)
     ladder = Ladder(host, settings, work)
     prompts = probe_prompts(model, context_limit(model, settings) - 2)
-    engine = VllmEngine(ladder, draws, Path(policy), work, prompts, device, stops)
+    engine = VllmEngine(ladder, draws, Path(policy), work, prompts, stops)
     try:
         weights = weights_of(policy)
         ladder.start(weights, _reference_if_possible(engine, policy), base=_base_to_serve(weights.adapter, settings))
@@ -169,6 +180,12 @@ def open_vllm(
     if isinstance(host, ServerHost):
         announce(SERVED_NAME, host.url)
     return engine
+
+
+def _environment(settings: VllmSettings, device: str) -> dict[str, str]:
+    """The options' variables, and the GPUs of ``device`` for a server; in process the trainer's own would be hidden."""
+    shown = visible_devices(device, os.environ.get("CUDA_VISIBLE_DEVICES")) if settings.mode == "server" else {}
+    return {**shown, **settings.environment}
 
 
 def _host_and_draws(

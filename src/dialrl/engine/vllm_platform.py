@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 from dialrl.engine.vllm_settings import VllmSettings
-from dialrl.errors import EngineError, InputError
+from dialrl.errors import EngineError, InputError, UsageError
 
 _ASKED = (
     "import importlib.metadata as m, json;"
@@ -25,6 +25,22 @@ def runs_on_cpu(settings: VllmSettings) -> bool:
     if asked.returncode:
         raise EngineError(f"The interpreter '{command[0]}' does not run: {asked.stderr.strip()[-300:]}")
     return any(name.endswith("cpu") or "cpu" in version for name, version in json.loads(asked.stdout))
+
+
+def visible_devices(device: str, outer: str | None) -> dict[str, str]:
+    """Environment of a server that may use ``device`` alone; ``outer``: this process's own CUDA_VISIBLE_DEVICES.
+
+    "cuda:1" -> {"CUDA_VISIBLE_DEVICES": "1"}; "cuda:0,cuda:2" under an outer "4,5,6" -> "4,6"; "cuda", "cpu" -> {}.
+    Raises UsageError for a device that the outer setting hides.
+    """
+    numbers = [part.strip().removeprefix("cuda:") for part in device.split(",")]
+    if not all(number.isdigit() for number in numbers):
+        return {}
+    seen = [name.strip() for name in (outer or "").split(",") if name.strip()]
+    hidden = [number for number in numbers if seen and int(number) >= len(seen)]
+    if hidden:
+        raise UsageError(f"rollout.device is '{device}', but CUDA_VISIBLE_DEVICES={outer} shows {len(seen)} devices.")
+    return {"CUDA_VISIBLE_DEVICES": ",".join(seen[int(number)] if seen else number for number in numbers)}
 
 
 def whole_prompt_tokens(model: Path, settings: VllmSettings) -> int:

@@ -41,6 +41,9 @@ class VllmSettings(StageConfig):
     tolerance: float | None = operational(
         None, help="Largest mean |log-prob difference| to the trainer; none: 1e-3 in float32, else 0.05.", gt=0
     )
+    reference_device: str = operational(
+        "cpu", help="Where a policy is loaded for the probe, unless the trainer has it."
+    )
     trial_bytes: int = operational(
         4 * 2**30, help="Models up to this size have each rung tried with changed weights before training.", ge=0
     )
