@@ -96,6 +96,13 @@ def test_a_broken_simulator_breaks_its_conversation_and_no_other(profiles, tmp_p
     assert any("says nothing about the model" in warning for warning in summary.warnings)
 
 
+def test_a_simulator_that_does_not_answer_in_time_ends_no_conversation_of_the_model(profiles):
+    slow = lambda number, body: "hang" if "Person c." in str(body) and "inner voice" in str(body) else None  # noqa: E731
+    with ModelServer(world, faults=slow) as server:
+        summary = run(server, profiles, call_timeout_seconds=0.5, max_failed=1.0)
+    assert (summary.counts["conversations"], summary.counts["failed_conversations"]) == (2, 1)
+
+
 def test_a_spent_budget_ends_resumably_and_no_call_is_made_twice(profiles, tmp_path):
     output = tmp_path / "items.parquet"
     with ModelServer(world) as server:

@@ -106,8 +106,8 @@ def conversations_of(path: Path, rules: EmotionRules) -> tuple[list[Stored], dic
     for table in TrajectoryFile.open(path).groups(list(READS)):
         for rows in table_to_dialogues(table):
             key = rows[0]["scenario_id"]
-            if rows[-1]["status"] == "error":
-                failed[key] = str(rows[-1]["error"])
+            if rows[-1]["status"] == "error" or rows[-1]["end_reason"] == "timeout":
+                failed[key] = str(rows[-1]["error"] or "timeout: the simulator did not answer in time")
                 continue
             value = _published(key, rows, rules)
             whole.append(Stored(path, json.dumps(value, ensure_ascii=False), value, len(whole) + 1))
