@@ -23,7 +23,7 @@ MT_GRPO = Preset(
 GIGPO = Preset(
     name="gigpo",
     formula="z_dialogue-group(sum r) + z_state(G); --scale none for the paper's variant without spreads",
-    source="arXiv 2505.10978; weight 1 of the second term and gamma .95 as in the authors' scripts",
+    source="arXiv 2505.10978 (read in summaries and published code); both weights 1, gamma .95 as configured there",
     compared="the dialogue's sum with the sums of its group; G with the returns of all turns of the group that were"
     " taken in the same state (--anchor), at whatever turn.",
     bias="Where states do not come back, the second term is 0 and this is grpo: see the share of degenerate pools."
