@@ -93,6 +93,17 @@ def test_what_all_prompts_of_a_batch_begin_with_is_computed_once(model, monkeypa
     assert computed == [[1, 1, 1]]
 
 
+def test_after_a_failure_nothing_is_reused(model, monkeypatch):
+    batch = [asked(model, said) for said in ("Hello", "Yes.")]
+    expected = ids(model.answer(batch))
+    model.stop.set()
+    with pytest.raises(ClosedError):
+        model.answer(batch)
+    assert model._rows == {}
+    model.stop.clear()
+    assert ids(model.answer(batch)) == expected
+
+
 def test_prompts_wait_for_the_one_whose_beginning_they_share():
     one, two = [1, 2, 3], [9, 8, 7]
     prompts = [[*one, 4], [*one, 5], [9, 9], [*two, 1], [*two, 2]]

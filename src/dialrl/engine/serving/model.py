@@ -71,7 +71,8 @@ class ServedModel:
         sampling = batch[0].sampling
         check_settings(sampling)
         limits = [self._limit(asked) for asked in batch]
-        rows = self._rows_for(batch[0].beginning)
+        # Taken out, and put back when all went well: after a failure nobody knows what the rows hold.
+        rows = self._rows.pop(batch[0].beginning, None) or _Rows()
         waves = prompt_waves(rows.held, [asked.prompt_ids for asked in batch])
         order = [index for wave in waves for index in wave]
         with torch.inference_mode():
@@ -81,6 +82,7 @@ class ServedModel:
                 np.asarray([limits[index] for index in order]),
                 sampling,
             )
+        self._keep(batch[0].beginning, rows)
         replies = {index: _generation(batch[index], drawn, row) for row, index in enumerate(order)}
         return [replies[index] for index in range(len(batch))]
 
@@ -119,20 +121,17 @@ class ServedModel:
         for prompts in waves:
             starts, moves = shared_prefixes(rows.held, prompts, first_row=first)
             rows.cache.move(moves)
-            rows.held[first : first + len(prompts)] = [[] for _ in prompts]  # until they are known, should it break
             new_ids = [prompt[start:] for prompt, start in zip(prompts, starts, strict=True)]
             logits.append(decoder.prefill(new_ids, starts, first_row=first))
             rows.held[first : first + len(prompts)] = [list(prompt) for prompt in prompts]
             first += len(prompts)
         return torch.cat(logits)
 
-    def _rows_for(self, beginning: tuple[int, ...]) -> "_Rows":
-        """The rows kept for prompts that begin so: a judge's stay when an actor's are computed in between."""
-        found = self._rows.pop(beginning, None) or _Rows()
-        self._rows[beginning] = found
+    def _keep(self, beginning: tuple[int, ...], rows: "_Rows") -> None:
+        """Keep the rows of prompts that begin so: a judge's stay when an actor's are computed in between."""
+        self._rows[beginning] = rows
         while len(self._rows) > _KEPT_CACHES:
             del self._rows[next(iter(self._rows))]
-        return found
 
     def _stops(self, batch: Sequence[Asked]) -> list[int]:
         """Tokens that end an answer; one held to a schema ends where the grammar does, at an end of the model's own."""

@@ -8,9 +8,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dialrl.endpoint.served import HF_SCHEME, announce, is_announced
+from dialrl.endpoint.served import HF_SCHEME, SCHEME, announce, is_announced
 from dialrl.endpoint.settings import EndpointSettings
 from dialrl.engine.serving.config import ServeConfig
+from dialrl.engine.vllm_roles import POLICY, serve_role
 from dialrl.errors import UsageError, missing_extra
 from dialrl.model.find import find_policy
 
@@ -40,9 +41,13 @@ def open_server(model: str | Path, config: ServeConfig) -> "ModelServer":
 
 
 def serve_named(endpoints: Mapping[str, EndpointSettings], *, device: str = "cpu") -> None:
-    """Start what addresses ``hf:DIRECTORY`` among ``endpoints`` name, unless it runs already."""
+    """Start what addresses ``hf:DIRECTORY`` and ``vllm:DIRECTORY`` among ``endpoints`` name, unless it runs already."""
     for endpoint in endpoints.values():
         for address in endpoint.base_urls:
-            if address.startswith(HF_SCHEME) and not is_announced(address):
+            if is_announced(address):
+                continue
+            if address.startswith(SCHEME) and address != POLICY:
+                serve_role(address, endpoint.server)
+            if address.startswith(HF_SCHEME):
                 server = open_server(address.removeprefix(HF_SCHEME), ServeConfig(port=0, device=device))
                 announce(address.removeprefix(HF_SCHEME), server.start().url, scheme=HF_SCHEME)
