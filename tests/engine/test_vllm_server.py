@@ -10,7 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from dialrl.endpoint.served import withdraw
+from dialrl.endpoint.settings import EndpointSettings
 from dialrl.engine import EngineOptions, engine_factory
+from dialrl.engine.serving.opening import serve_named
 from dialrl.engine.vllm_platform import runs_on_cpu, visible_devices
 from dialrl.engine.vllm_process import ServerProcess, answers, free_port
 from dialrl.engine.vllm_server import ServerHost, check_interpreter, fitting_rank, server_command, server_environment
@@ -201,3 +204,22 @@ def test_the_engine_is_known_by_name(tmp_path):
         engine_factory("vllm")(policy, options)
     with pytest.raises(UsageError, match="unknown key"):
         engine_factory("vllm")(policy, EngineOptions(more={"pyton": "x"}))
+
+
+def test_a_directory_among_the_addresses_gets_one_server_under_its_own_name(tmp_path, monkeypatch):
+    from tests.toys import tiny_policy
+
+    started = []
+    monkeypatch.setattr(ServerHost, "start", lambda self, model: started.append((self, model)))
+    policy = tiny_policy(tmp_path / "judge")
+    address = f"vllm:{policy}"
+    settings = EndpointSettings(base_urls=[address], server={"port": 8123})
+    try:
+        serve_named({"judge": settings, "actor": settings, "policy": EndpointSettings(base_urls=["vllm:policy"])})
+        assert [model for _, model in started] == [policy / "model"]
+        assert settings.addresses == [started[0][0].url]
+    finally:
+        withdraw(str(policy))
+    command = server_command(VllmSettings(), policy, 1, names=("judge", str(policy)))
+    place = command.index("--served-model-name")
+    assert command[place + 1 : place + 3] == ["judge", str(policy)]

@@ -23,7 +23,8 @@ class EndpointSettings(StageConfig):
     """One endpoint, or several that serve the same model; nothing here changes an answer."""
 
     base_urls: list[str] = operational(
-        [], help="Addresses up to and with /v1, vllm:policy, or hf:DIRECTORY; none: the variable OPENAI_BASE_URL."
+        [],
+        help="Addresses up to /v1, or vllm:policy, vllm:DIRECTORY, hf:DIRECTORY; none: the variable OPENAI_BASE_URL.",
     )
     api_key_env: str = operational(_KEY_VARIABLE, help="Environment variable with the key; unset: no key is sent.")
     concurrency: int = operational(64, help="Calls in flight at once.", ge=1)
@@ -33,6 +34,7 @@ class EndpointSettings(StageConfig):
     attempts: int = operational(6, help="Tries of one call before it has failed.", ge=1)
     backoff_seconds: float = operational(0.5, help="Longest wait before the second try; doubles with each.", gt=0)
     longest_wait_seconds: float = operational(30.0, help="Longest wait between tries, Retry-After included.", gt=0)
+    server: dict[str, Any] = operational({}, help="Options of the vLLM that an address vllm:DIRECTORY starts.")
     usd_per_million_prompt_tokens: float | None = operational(None, help="Price.", ge=0)
     usd_per_million_cached_tokens: float | None = operational(None, help="Price; none: as other prompt tokens.", ge=0)
     usd_per_million_completion_tokens: float | None = operational(None, help="Price.", ge=0)

@@ -37,12 +37,14 @@ _BY_SCHEMA = {"VLLM_ENFORCE_STRICT_TOOL_CALLING": "0"}
 _ENVIRONMENT = {"VLLM_SERVER_DEV_MODE": "1", **PRIVATE}
 
 
-def server_command(settings: VllmSettings, model: Path, port: int, *, on_cpu: bool = False) -> list[str]:
+def server_command(
+    settings: VllmSettings, model: Path, port: int, *, on_cpu: bool = False, names: Sequence[str] = (SERVED_NAME,)
+) -> list[str]:
     """The command line. Sampling defaults of the model's own generation_config.json are left out: a top-p or a
     repetition penalty from there would silently change the distribution that replies are drawn from."""
     command = [
         settings.interpreter or sys.executable, "-m", "vllm.entrypoints.openai.api_server",
-        "--model", str(model), "--served-model-name", SERVED_NAME, "--host", "127.0.0.1", "--port", str(port),
+        "--model", str(model), "--served-model-name", *names, "--host", "127.0.0.1", "--port", str(port),
         "--dtype", settings.dtype, "--logprobs-mode", "processed_logprobs", "--generation-config", "vllm",
         "--enable-prefix-caching", "--enable-prompt-tokens-details", *_OTHER_ROLES,
     ]  # fmt: skip
@@ -70,10 +72,10 @@ def fitting_rank(rank: int) -> int:
 
 
 class ServerHost:
-    """One vLLM server. ``url``: its address up to and with /v1."""
+    """One vLLM server. ``url``: its address up to and with /v1; ``names``: what its model is called in requests."""
 
-    def __init__(self, settings: VllmSettings, log: Path) -> None:
-        self._settings = settings
+    def __init__(self, settings: VllmSettings, log: Path, *, names: Sequence[str] = (SERVED_NAME,)) -> None:
+        self._settings, self._names = settings, names
         self._log = settings.log or log
         self._port = settings.port
         self.process: ServerProcess | None = None
@@ -87,7 +89,7 @@ class ServerHost:
         settings = self._settings
         check_interpreter(settings)
         self._port = settings.port or self._port or free_port()
-        command = server_command(settings, model, self._port, on_cpu=runs_on_cpu(settings))
+        command = server_command(settings, model, self._port, on_cpu=runs_on_cpu(settings), names=self._names)
         key = os.environ.get(KEY_VARIABLE)
         self.process = ServerProcess(command, server_environment(settings), self._log, secret=key)
         self.process.wait_until(f"http://127.0.0.1:{self._port}/health", settings.start_timeout_seconds)
