@@ -54,7 +54,7 @@ class RolloutConfig(CallsConfig):
     )
     block_dialogues: int = semantic(64, help="Dialogues that a block engine works on together.", ge=1)
     call_timeout_seconds: float = operational(120.0, help="Time limit of one answer of the environment or judge.", gt=0)
-    engine: str = semantic("hf", help="The engine that draws replies: hf, or openai for a model behind an endpoint.")
+    engine: str = semantic("hf", help="The engine that draws replies: hf, vllm, or openai (an endpoint).")
     engine_options: dict[str, Any] = semantic({}, help="Options of the engine.")
     dialogues_in_flight: int = operational(256, help="Dialogues side by side, of an engine that takes them so.", ge=1)
     device: str = operational("cpu", help="Where the embedded engine runs: cpu, cuda.")

@@ -44,7 +44,7 @@ def check_pipeline(pipeline: PipelineConfig) -> None:
 
 
 def _policy(pipeline: PipelineConfig) -> None:
-    if pipeline.rollout.engine == "hf":  # what an endpoint serves may be a mere name
+    if pipeline.rollout.engine in ("hf", "vllm"):  # what an endpoint serves may be a mere name
         find_policy(pipeline.policy)
 
 
