@@ -144,6 +144,10 @@ def test_the_confusion_counts_levels_by_label(tried):
     states = 6
     assert summary.figures["confusion"]["C.Prog"]["2"] == {"0": states, "1": 0, "2": 0}
     assert summary.figures["confusion"]["A.Prog"]["2"] == {"0": 0, "1": 0, "2": states}
+    assert summary.figures["indicators"]["A.Prog"] == {"alpha": 1.0, "kappa": 1.0, "ac2": 1.0}
+    # C.Prog is 2 of the good replies (worth 3 points) and 1 of the mediocre ones; of 30 labelled replies.
+    assert summary.figures["axes"]["C"]["offset"] == pytest.approx(-(6 * 3 + 6 * 1) / 30)
+    assert summary.figures["axes"]["A"] == {"same_sign": 1.0, "offset": 0.0, "spread_ratio": 1.0}
     assert summary.figures["test_retest_kappa"] is None
     assert "test_retest_kappa" in failing(summary)
 

@@ -160,6 +160,8 @@ def _planted_figures(measured: PlantedMeasures, trial: Trial) -> dict[str, Any]:
     return {
         "intervals": measured.intervals(),
         "kinds": measured.by_kind(),
+        "indicators": measured.indicators(),
+        "axes": measured.axes(),
         "confusion": measured.confusion(),
         **({"calls": called} if called else {}),
     }

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from dialrl.evaluate.agreement_kappa import Kappa
-from dialrl.evaluate.agreement_measures import compare_increments, ordinal_alpha
+from dialrl.evaluate.agreement_kappa import Kappa, known_or_none
+from dialrl.evaluate.agreement_measures import IncrementAgreement, compare_increments, gwet_ac2, ordinal_alpha
 from dialrl.evaluate.benchmark_config import AgreementConfig
 from dialrl.evaluate.judge_config import JudgeTrialConfig
 from dialrl.evaluate.judge_trial import Graded
@@ -137,19 +137,51 @@ class PlantedMeasures:
 
     def _label_agreement(self) -> dict[str, float | None]:
         """Judge (first grading) against labels: alpha and kappa, means of the indicators; cosine of the increments."""
-        labelled = [reply for reply in self.replies.values() if reply.labels is not None]
-        pairs = {name: self._ratings(labelled, name) for name in self.levels}
-        alphas = [ordinal_alpha(pair, self.levels[name]) for name, pair in pairs.items()]
-        kappas = [self._kappa(pair, name, labelled) for name, pair in pairs.items()]
+        by_indicator = self.indicators().values()
+        compared = self._increments()
+        means = {name: _mean([entry[name] for entry in by_indicator]) for name in ("alpha", "kappa")}
+        return {**means, "cosine": None if compared is None else mean_or_none(compared.cosine_K.tolist())}
+
+    @property
+    def _labelled(self) -> list[Planted]:
+        return [reply for reply in self.replies.values() if reply.labels is not None]
+
+    def indicators(self) -> dict[str, dict[str, float | None]]:
+        """Agreement of first gradings and labels on each indicator; AC2 for one whose levels are mostly the same."""
+        pairs = {name: self._ratings(self._labelled, name) for name in self.levels}
+        return {
+            name: {
+                "alpha": ordinal_alpha(pair, self.levels[name]),
+                "kappa": self._kappa(pair, name, self._labelled),
+                "ac2": gwet_ac2(pair, self.levels[name]),
+            }
+            for name, pair in pairs.items()
+        }
+
+    def axes(self) -> dict[str, dict[str, float | None]]:
+        """Increments by axis: equal signs, mean of judge - label, standard deviation of the judge's over labels'."""
+        compared = self._increments()
+        if compared is None:
+            return {}
+        found = {
+            "same_sign": compared.equal_sign_A,
+            "offset": compared.offset_A,
+            "spread_ratio": compared.spread_ratio_A,
+        }
+        return {
+            axis: {name: known_or_none(float(values[place])) for name, values in found.items()}
+            for place, axis in enumerate(self.rubric.axis_names)
+        }
+
+    def _increments(self) -> IncrementAgreement | None:
+        """First gradings' increments beside the labels'."""
+        known = [(reply, one) for reply in self._labelled if (one := self._by_repeat[reply.name, 0]).verdict.grades]
+        if not known:
+            return None
         names = self.rubric.indicator_names
-        known = [(reply, one) for reply in labelled if (one := self._by_repeat[reply.name, 0]).verdict.grades]
-        cosine = None
-        if known:
-            truth = [self.rubric.increment_from_levels(reply.labels or {}) for reply, _ in known]
-            given = [self.rubric.increment_from_levels({n: one.level(n) or 0 for n in names}) for _, one in known]
-            compared = compare_increments(np.array(truth), np.array(given))
-            cosine = None if compared is None else mean_or_none(compared.cosine_K.tolist())
-        return {"alpha": _mean(alphas), "kappa": _mean(kappas), "cosine": cosine}
+        truth = [self.rubric.increment_from_levels(reply.labels or {}) for reply, _ in known]
+        given = [self.rubric.increment_from_levels({name: one.level(name) or 0 for name in names}) for _, one in known]
+        return compare_increments(np.array(truth), np.array(given))
 
     def _ratings(self, replies: Sequence[Planted], indicator: str) -> Floats:
         """Labels and first gradings, (2, K)."""
