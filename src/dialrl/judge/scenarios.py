@@ -1,7 +1,8 @@
 """The scenarios behind the dialogues of a file, for a judge that grades them afterwards.
 
 Their environment is opened with the options of the rollout, which stand in the file's lineage, and what is given on
-top. Cards are checked against the digest the rollout noted: a judge must not read another card than the actor played.
+top. Cards and questions are checked against the digest the rollout noted: a judge must not read another card than the
+actor played.
 """
 
 from collections.abc import Mapping
@@ -13,7 +14,8 @@ from dialrl.errors import InputError, MissingInputError
 from dialrl.scenario.card import Scenario
 from dialrl.trajectory.reader import TrajectoryFile
 
-_NAME_THEM = "--set environment_options.cards=PLACE"
+_PLACES = {"cards": "the actor played", "questions": "were asked"}
+"""Options of environments that name the files their scenarios come from, and what those were for."""
 
 
 class Scenarios:
@@ -52,28 +54,34 @@ class Scenarios:
     def _open(self, name: str) -> Environment:
         is_rollouts = self._rolled_out.get("environment") == name
         inherited: Mapping[str, Any] = (self._rolled_out.get("environment_options") or {}) if is_rollouts else {}
-        cards = inherited.get("cards")
+        named = [option for option in _PLACES if option not in self._given]
         try:
             environment = open_environment(name, {**inherited, **self._given})
         except MissingInputError as error:
-            if cards is None or "cards" in self._given:
+            gone = next((option for option in named if inherited.get(option) is not None), None)
+            if gone is None:
                 raise
             raise MissingInputError(
-                f"The dialogues of {self._where} were held with the cards in '{cards}' (as its lineage says). {error}"
-                f" Put them there, run where that path leads to them, or say where they are: {_NAME_THEM}"
+                f"The dialogues of {self._where} were held with the {gone} in '{inherited[gone]}' (as its lineage"
+                f" says). {error} Put them there, run where that path leads to them, or say where they are: {_naming(gone)}"
             ) from None
-        if is_rollouts and "cards" not in self._given:
-            self._check_cards(environment, cards)
+        if is_rollouts:
+            for option in named:
+                self._check(environment, option, inherited.get(option))
         return environment
 
-    def _check_cards(self, environment: Environment, cards: str | None) -> None:
-        before = self._made_from.get("cards")
-        now = (getattr(environment, "provenance", None) or {}).get("cards")
+    def _check(self, environment: Environment, option: str, place: str | None) -> None:
+        before = self._made_from.get(option)
+        now = (getattr(environment, "provenance", None) or {}).get(option)
         if before is None or now is None or before == now:
             return
-        place = "the shipped cards" if cards is None else f"the cards in '{cards}'"
+        held = f"the shipped {option}" if place is None else f"the {option} in '{place}'"
         raise InputError(
-            f"The dialogues of {self._where} were held with {place} of digest {before}; now they have {now}. A judge"
-            f" would read other cards than the actor played. Put the old ones back, or name the cards to judge by:"
-            f" {_NAME_THEM}{' (null: the shipped ones)' if cards is None else ''}"
+            f"The dialogues of {self._where} were held with {held} of digest {before}; now they have {now}. A judge"
+            f" would read other {option} than {_PLACES[option]}. Put the old ones back, or name the {option} to judge"
+            f" by: {_naming(option)}{' (null: the shipped ones)' if place is None else ''}"
         )
+
+
+def _naming(option: str) -> str:
+    return f"--set environment_options.{option}=PLACE"

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from pathlib import Path
 
 import pytest
 from tests.scripted import rolled_out
@@ -9,9 +10,11 @@ from tests.trajectory_files import read
 
 from dialrl.environment.base import PolicyReply
 from dialrl.environment.registry import open_environment
-from dialrl.errors import InputError, RunError, UsageError
+from dialrl.errors import InputError, MissingInputError, RunError, UsageError
+from dialrl.judge.scenarios import Scenarios
 from dialrl.rollout.config import RolloutConfig
 from dialrl.testing import scripted_policy
+from dialrl.trajectory.reader import TrajectoryFile
 
 CALL = '<tool_call>{"name": "search", "arguments": {"query": "wool"}}</tool_call>'
 TRAP = "Ann was a merchant. <answer>Ann</answer> <tool_call>{}</tool_call>"
@@ -170,3 +173,18 @@ def test_the_same_rollout_has_the_same_bytes(tmp_path, options):
         rolled_out(tmp_path / f"{name}.parquet", config, scripted_policy([CALL, "<answer>Ann</answer>"]))
     assert (tmp_path / "a.parquet").read_bytes() == (tmp_path / "b.parquet").read_bytes()
     assert len(read(tmp_path / "a.parquet")) == 4
+
+
+def test_questions_that_changed_since_are_refused_until_they_are_named(tmp_path, options):
+    roll(tmp_path, options, ["<answer>Ann</answer>"])
+    source = TrajectoryFile.open(tmp_path / "r.parquet")
+    assert Scenarios(source, {}).environment("search").find("q1").card["answers"] == ["Wool merchant.", "Ann"]
+    questions = Path(options["questions"])
+    questions.write_text(questions.read_text().replace("Ann", "Eve"))
+    with pytest.raises(InputError, match=r"would read other questions than were asked.*options\.questions=PLACE"):
+        Scenarios(source, {}).environment("search")
+    named = Scenarios(source, {"questions": str(questions)})
+    assert named.environment("search").find("q1").card["answers"] == ["Wool merchant.", "Eve"]
+    questions.unlink()
+    with pytest.raises(MissingInputError, match="were held with the questions in"):
+        Scenarios(source, {}).environment("search")

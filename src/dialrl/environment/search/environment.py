@@ -19,6 +19,7 @@ from dialrl.scenario.answers import best_over, word_set_f1
 from dialrl.scenario.card import Scenario
 from dialrl.scenario.message import Message
 from dialrl.scenario.questions import Question, load_questions
+from dialrl.trajectory.reader import file_digest
 
 SYSTEM_PROMPT = (
     "Answer the question. Think first, then do one of two things in each turn. To look something up, write one call:"
@@ -46,7 +47,10 @@ class SearchOptions(StageConfig):
 
 
 class SearchEnvironment:
-    """Questions as scenarios. An empty reply is a malformed one, so silence is answered and not counted as stuck."""
+    """Questions as scenarios. An empty reply is a malformed one, so silence is answered and not counted as stuck.
+
+    ``provenance``: the digest of the questions, for the lineage.
+    """
 
     name = "search"
     accepts_silence = True
@@ -54,9 +58,9 @@ class SearchEnvironment:
     def __init__(self, **options: Any) -> None:
         self.options = validated(SearchOptions, options, where="environment search, environment_options")
         self.turn_limit = self.options.turn_limit
-        self._questions = {
-            question.id: question for question in load_questions(given_or_shipped(self.options.questions))
-        }
+        place = given_or_shipped(self.options.questions)
+        self._questions = {question.id: question for question in load_questions(place)}
+        self.provenance = {"questions": file_digest(place)}
         self._retriever: Retriever | None = None
 
     def scenarios(self, split: str) -> Sequence[Scenario]:
