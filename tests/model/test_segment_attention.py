@@ -44,3 +44,16 @@ def test_the_mask_of_the_same_bounds_is_made_once_and_of_others_anew() -> None:
     bounds = torch.tensor([0, 4], dtype=torch.int32)
     assert block_mask(bounds, 4) is block_mask(bounds, 4)
     assert block_mask(torch.tensor([0, 2, 4], dtype=torch.int32), 4) is not block_mask(bounds, 4)
+
+
+@pytest.mark.parametrize("wanted", ["sdpa", "flex"])
+def test_under_autocast_all_three_attend_in_its_type(wanted: str) -> None:
+    # Norms leave queries and keys in float32 and values in bfloat16; a kernel takes one type.
+    query, key, value = (torch.randn(1, 2, 6, 8) for _ in range(3))
+    bounds = torch.tensor([0, 2, 6], dtype=torch.int32)
+    with torch.no_grad(), torch.autocast("cpu", dtype=torch.bfloat16):
+        found, _ = segment_attention(
+            None, query, key, value.bfloat16(), cu_seq_lens_q=bounds, max_length_q=4,
+            wanted=wanted,  # type: ignore[arg-type]
+        )  # fmt: skip
+    assert found.dtype == torch.bfloat16

@@ -2,7 +2,7 @@
 
 Head and softmax run over blocks of tokens, in place, one exponential a logit. When all tokens fit in one chunk, their
 probabilities are kept, and the backward pass turns them into the gradient of the logits in place; else they are
-computed again there, block by block. What autograd would do with the same formula takes four such tables and twice the passes.
+computed again there, block by block. Autograd takes four such tables and twice the passes for the same formula.
 Not here: the size of a chunk (``logprobs``); an entropy that has a gradient of its own.
 """
 

@@ -77,15 +77,24 @@ def segment_attention(
     if attention_mask is not None:
         raise ValueError("segment attention takes no mask; lengths say what belongs together")
     if cu_seq_lens_q is None or max_length_q is None:
-        return _causal(query, key, value, scaling).transpose(1, 2).contiguous(), None
+        return _causal(query, key, value, scaling=scaling).transpose(1, 2).contiguous(), None
+    query, key, value = _as_autocast(query, key, value)
     way = _way(wanted, query)
     if way == "varlen":
         return _by_kernel(query, key, value, scaling, cu_seq_lens_q, max_length_q), None
     if way == "flex":
         return _by_blocks(query, key, value, scaling, cu_seq_lens_q), None
     lengths = cu_seq_lens_q.diff().tolist()
-    segments = zip(*(tensor.split(lengths, dim=2) for tensor in (query, key, value)), strict=True)
-    return torch.cat([_causal(*segment, scaling).transpose(1, 2) for segment in segments], dim=1), None
+    segments = zip(query.split(lengths, 2), key.split(lengths, 2), value.split(lengths, 2), strict=True)
+    return torch.cat([_causal(*one, scaling=scaling).transpose(1, 2) for one in segments], dim=1), None
+
+
+def _as_autocast(*tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    """In autocast's type: norms of queries and keys leave float32, which the kernel does not take beside the values."""
+    device = tensors[0].device.type
+    if not torch.is_autocast_enabled(device):
+        return tensors
+    return tuple(tensor.to(torch.get_autocast_dtype(device)) for tensor in tensors)
 
 
 def _way(wanted: AttentionName, query: torch.Tensor) -> AttentionName:
@@ -100,7 +109,7 @@ def _way(wanted: AttentionName, query: torch.Tensor) -> AttentionName:
     return "flex" if wanted == "varlen" else "sdpa"
 
 
-def _causal(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, scaling: float | None) -> torch.Tensor:
+def _causal(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, *, scaling: float | None) -> torch.Tensor:
     groups = query.shape[1] // key.shape[1]
     return scaled_dot_product_attention(query, key, value, is_causal=True, scale=scaling, enable_gqa=groups > 1)
 

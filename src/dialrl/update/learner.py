@@ -41,9 +41,7 @@ class Learner:
             prepare_layout(reference, self.layout.name, config.attention)
         self.group = processes()
         shape = ModelShape.of(model.config)
-        self.checkpointed = wants_checkpointing(
-            config, shape, free_memory_bytes(model.device), processes=self.group.count
-        )
+        self.checkpointed = wants_checkpointing(config, shape, _room(model), processes=self.group.count)
         if self.checkpointed:
             checkpoint_layers(model)
         check_head(model)
@@ -111,6 +109,12 @@ class Learner:
         self.optimizer.zero_grad(set_to_none=True)
         self.steps += 1
         return norm
+
+
+def _room(model: Any) -> int | None:
+    """Memory for the whole update on the model's device: what is free, and what the weights there take already."""
+    free = free_memory_bytes(model.device)
+    return None if free is None else free + sum(parameter.nbytes for parameter in model.parameters())
 
 
 def advantage_figures(data: TrainingData, step: PlannedStep) -> Row:
