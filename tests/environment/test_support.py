@@ -158,7 +158,7 @@ def test_the_success_rule_is_the_runs_own(cards, tmp_path):
         names = body["response_format"]["json_schema"]["schema"]["properties"]
         return json.dumps({name: {"evidence": "", "reasoning": "", "level": int("Prog" in name)} for name in names})
 
-    values = pipeline(cards, "x") | {"groups": 1, "samples": 1, "max_turns": 12, "grading": "live"}
+    values = pipeline(cards, "x", timeout_seconds=10) | {"groups": 1, "samples": 1, "max_turns": 12, "grading": "live"}
     values["stop"] = {"success": False, "min_turns": 11, "max_turns": 12}
     with ModelServer(better) as server:
         values["endpoints"]["default"]["base_urls"] = [server.url]
@@ -258,7 +258,7 @@ def test_a_card_without_an_opening_gets_one_that_its_group_shares(tmp_path):
     values = card()
     del values["opening"]
     (folder / "ada.json").write_text(json.dumps(values))
-    config = pipeline(folder, "x") | {"groups": 1, "samples": 3, "max_turns": 1}
+    config = pipeline(folder, "x", timeout_seconds=10) | {"groups": 1, "samples": 3, "max_turns": 1}
     with ModelServer(world, latency_seconds=0.02) as server:
         config["endpoints"]["default"]["base_urls"] = [server.url]
         config = RolloutConfig(**config)

@@ -27,7 +27,7 @@ def server():
 @pytest.fixture
 def rollout(tmp_path, server):
     """Two dialogues of two turns with each of two persons, ungraded."""
-    values = pipeline(write_cards(tmp_path / "cards", 2), server.url)
+    values = pipeline(write_cards(tmp_path / "cards", 2), server.url, timeout_seconds=10)
     config = RolloutConfig(**values, groups=2, samples=2, max_turns=2)
     policy = open_policy("policy", engine="openai", engine_options=config.engine_options)
     roll_out(policy, tmp_path / "rollout.parquet", config)
@@ -111,7 +111,7 @@ def test_a_complete_output_is_not_taken_for_one_of_another_prompt(rollout, serve
 
 
 def test_a_rollout_is_not_resumed_with_other_cards_than_it_was_begun_with(rollout, server):
-    values = pipeline(rollout.parent / "cards", server.url)
+    values = pipeline(rollout.parent / "cards", server.url, timeout_seconds=10)
     config = RolloutConfig(**values, groups=2, samples=2, max_turns=2)
     policy = open_policy("policy", engine="openai", engine_options=config.engine_options)
     assert roll_out(policy, rollout, config, resume=True).figures["already_complete"]

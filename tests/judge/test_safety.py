@@ -47,7 +47,7 @@ def rollout(tmp_path, server):
     folder.mkdir()
     for name, crisis in CARDS.items():
         (folder / f"{name}.json").write_text(json.dumps(card(name, crisis=crisis, trigger=f"what befell {name}")))
-    values = pipeline(folder, server.url)
+    values = pipeline(folder, server.url, timeout_seconds=10)
     del values["engine"], values["engine_options"]
     config = RolloutConfig(**values, groups=3, samples=1, max_turns=2, grading="live")
     roll_out(scripted_policy(REPLIES), tmp_path / "rollout.parquet", config)

@@ -51,7 +51,7 @@ def planted(request, tmp_path):
     """The planted reply, the rows of a dialogue of three turns in which it is said, and what the models were asked."""
     reply = PLANTED[request.param]
     with ModelServer(obedient) as server:
-        values = pipeline(write_cards(tmp_path / "cards", 1), server.url, timeout_seconds=5)
+        values = pipeline(write_cards(tmp_path / "cards", 1), server.url, timeout_seconds=10)
         del values["engine"], values["engine_options"]
         config = RolloutConfig(
             **values, groups=1, samples=1, max_turns=3, max_reply_tokens=60_000, grading="live", attempts=1
@@ -102,7 +102,7 @@ def test_it_is_only_text_to_the_terminal_and_the_page(planted, tmp_path, capsys)
 
 def test_two_empty_replies_end_the_dialogue(tmp_path):
     with ModelServer(obedient) as server:
-        values = pipeline(write_cards(tmp_path / "cards", 1), server.url)
+        values = pipeline(write_cards(tmp_path / "cards", 1), server.url, timeout_seconds=10)
         del values["engine"], values["engine_options"]
         config = RolloutConfig(**values, groups=1, samples=1, max_turns=5, grading="live")
         roll_out(scripted_policy(["Hm.", "", " \n", "never said"]), tmp_path / "r.parquet", config)
@@ -123,7 +123,7 @@ def test_an_assessment_that_failed_is_asked_for_again_with_the_dialogue(tmp_path
         return None
 
     with ModelServer(obedient, faults=faults) as server:
-        values = pipeline(write_cards(tmp_path / "cards", 1), server.url)
+        values = pipeline(write_cards(tmp_path / "cards", 1), server.url, timeout_seconds=10)
         del values["engine"], values["engine_options"]
         values["judge_options"] = {"model": "judge", "assess": "judge"}
         config = RolloutConfig(**values, groups=1, samples=2, max_turns=1, grading="live")

@@ -46,7 +46,7 @@ def place(tmp_path_factory):
 
 
 def pipeline(place, url, **changes):
-    values = roles(place / "cards", url, timeout_seconds=5)
+    values = roles(place / "cards", url, timeout_seconds=10)
     del values["engine"], values["engine_options"]
     judged = {name: values[name] for name in ("judge", "judge_options", "environment_options", "endpoints", "cache")}
     sections = {
