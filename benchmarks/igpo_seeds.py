@@ -109,7 +109,8 @@ def compared(folder: Path, pipelines: Sequence[str], seeds: int, *, report: bool
             values = [(number, f1_by_question(place, questions)) for number, place in points]
             for number, value_Q in values:
                 curves[name][number].append(float(value_Q.mean()))
-            base.append(values[0][1])
+            if name == pipelines[0]:  # all start from one policy
+                base.append(values[0][1])
             final[name].append(values[-1][1])
     stacked = {name: np.stack(values) for name, values in final.items()}
     first, *others = pipelines

@@ -63,7 +63,8 @@ class Scenarios:
                 raise
             raise MissingInputError(
                 f"The dialogues of {self._where} were held with the {gone} in '{inherited[gone]}' (as its lineage"
-                f" says). {error} Put them there, run where that path leads to them, or say where they are: {_naming(gone)}"
+                f" says). {error} Put them there, run where that path leads to them, or say where they are:"
+                f" {_naming(gone)}"
             ) from None
         if is_rollouts:
             for option in named:
