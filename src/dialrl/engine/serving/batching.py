@@ -11,7 +11,7 @@ from typing import Protocol
 from dialrl.engine.base import Generation
 from dialrl.engine.serving.asked import Asked
 
-_GATHERING_SECONDS = 0.02
+_GATHERING_SECONDS = 0.1  # requests of one turn come in while a busy client writes them
 
 
 class Answers(Protocol):
