@@ -131,6 +131,14 @@ def test_an_adapter_comes_under_a_new_name_and_the_old_one_goes(world):
     assert host.calls.count("remove_adapter") == 1
 
 
+def test_a_policy_with_an_adapter_starts_from_its_base_with_the_adapter_on_top(world, monkeypatch):
+    host, ladder, policies = world
+    monkeypatch.setattr("dialrl.engine.delivery.policy_digest", lambda model: f"sha256:{model.name}")
+    assert ladder.start(weights("b", adapter_of="a"), policies["b"], base=Path("a")).rung == "lora"
+    assert (host.model, ladder.model_name) == (Path("a"), "policy-b")
+    assert ladder.deliver(weights("c", adapter_of="a"), policies["c"]).rung == "lora"
+
+
 def test_an_adapter_of_another_base_is_not_put_on_this_one(world):
     _, ladder, policies = world
     ladder.start(weights("a"), policies["a"])

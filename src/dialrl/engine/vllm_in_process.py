@@ -39,7 +39,7 @@ class InProcessHost:
         self._settings, self._stops = settings, list(stops)
         self._engine: Any = None
         self._adapters: dict[str, Any] = {}
-        self._count = 0
+        self._count, self._adapter_number = 0, 0
         self.model: Path | None = None
         self._loop = asyncio.new_event_loop()
         threading.Thread(target=self._loop.run_forever, name="vllm", daemon=True).start()
@@ -80,12 +80,13 @@ class InProcessHost:
         return "needs vLLM as a server (engine_options.mode=server)"
 
     def add_adapter(self, name: str, folder: Path) -> None:
-        request = import_module("vllm.lora.request").LoRARequest(name, len(self._adapters) + 1, str(folder.resolve()))
+        self._adapter_number += 1
+        request = import_module("vllm.lora.request").LoRARequest(name, self._adapter_number, str(folder.resolve()))
         self._told(self._engine.add_lora(request))
         self._adapters[name] = request
 
     def remove_adapter(self, name: str) -> None:
-        self._told(self._engine.remove_lora(self._adapters[name].lora_int_id))
+        self._told(self._engine.remove_lora(self._adapters.pop(name).lora_int_id))
 
     def next_logprobs(self, prompts: Sequence[Sequence[int]], model_name: str) -> list[dict[int, float]]:
         settings = {"max_tokens": 1, "temperature": 1.0, "seed": 0, "logprobs": PROBED_TOKENS}
