@@ -8,7 +8,6 @@ itself. Which weights are served is the ladder's affair (``delivery``); every ch
 import json
 import os
 import shutil
-import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import SimpleNamespace
@@ -23,6 +22,7 @@ from dialrl.engine.delivery import Delivery, Ladder, weights_of
 from dialrl.engine.delivery_probe import Prompts, Reference, probe_prompts, reference_of, stored_reference
 from dialrl.engine.openai import ROLE, OpenAIEngine
 from dialrl.engine.vllm_platform import context_limit, visible_devices
+from dialrl.engine.vllm_process import work_folder
 from dialrl.engine.vllm_server import ServerHost
 from dialrl.engine.vllm_settings import SERVED_NAME, VllmSettings
 from dialrl.errors import MissingExtraError, RunError
@@ -164,7 +164,7 @@ def open_vllm(
     other log-probs than the weights have.
     """
     model = model_directory(policy)
-    work = Path(tempfile.mkdtemp(prefix="dialrl-vllm-"))
+    work = work_folder()
     settings = settings.updated(dtype=dtype_of(model, settings), environment=_environment(settings, device))
     stops = reply_stop_ids(model, template_options)
     host, draws = _host_and_draws(settings, work, stops, endpoint or _OWN_ENDPOINT)

@@ -7,10 +7,12 @@ import atexit
 import contextlib
 import http.client
 import os
+import shutil
 import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 import urllib.error
 import urllib.request
@@ -24,6 +26,13 @@ from dialrl.errors import EngineError
 _LOOK_SECONDS = 0.25
 _TAIL_LINES = 25
 _END_SECONDS = 30.0
+
+
+def work_folder() -> Path:
+    """A folder for a server's log and copies, which goes with this process."""
+    folder = Path(tempfile.mkdtemp(prefix="dialrl-vllm-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
 
 
 def free_port() -> int:

@@ -4,13 +4,13 @@ It serves the directory under its own name and under the name as written, once f
 and ends with the process. Not here: the policy's server (``vllm``), models in this process (``serving``).
 """
 
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from dialrl.endpoint.served import SCHEME, announce
 from dialrl.engine.vllm import dtype_of
+from dialrl.engine.vllm_process import work_folder
 from dialrl.engine.vllm_server import ServerHost
 from dialrl.engine.vllm_settings import SERVED_NAME, vllm_settings
 from dialrl.model.find import find_policy
@@ -28,8 +28,9 @@ def serve_role(address: str, options: Mapping[str, Any]) -> ServerHost:
     model = model_directory(find_policy(directory))
     settings = vllm_settings(options)
     settings = settings.updated(dtype=dtype_of(model, settings))
-    log = Path(tempfile.mkdtemp(prefix="dialrl-vllm-")) / "server.log"
-    host = ServerHost(settings, log, names=tuple(dict.fromkeys((Path(directory).name, directory))))
+    host = ServerHost(
+        settings, work_folder() / "server.log", names=tuple(dict.fromkeys((Path(directory).name, directory)))
+    )
     host.start(model)
     announce(directory, host.url)
     return host
