@@ -57,6 +57,7 @@ def levels_for(body, level=0):
         (json.dumps({"C.Prog": part(0), "C.Neg": part(0)}), "stop", (0, 0), False, None),
         (json.dumps({"C.Prog": part(True), "C.Neg": part(0)}), "stop", (), False, "bad_type"),
         (json.dumps({"C.Prog": part(None), "C.Neg": part(0)}), "stop", (), False, "bad_type"),
+        (answer().replace("because", "two\nlines"), "stop", (1, 0), True, None),
         (json.dumps({"C.Prog": part(1.5), "C.Neg": part(0)}), "stop", (), False, "bad_type"),
         (json.dumps({"C.Prog": part(4), "C.Neg": part(0)}), "stop", (), False, "out_of_range"),
         (json.dumps({"C.Prog": part(1)}), "stop", (), False, "wrong_schema"),

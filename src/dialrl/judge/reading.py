@@ -1,8 +1,8 @@
 """A judge model's answer to levels, or the reason why there are none (field case 29). Pure.
 
-Taken and marked as repaired: JSON in a code fence or between words, a level written as a string or as 2.0. Missing:
-``empty``, ``truncated``, ``no_json``, ``wrong_schema``, ``bad_type`` (true is no number), ``out_of_range`` (never
-clipped). A level 0 that the judge *says* is a level.
+Taken and marked as repaired: JSON in a code fence, between words or with bare line breaks in its texts, a level written
+as a string or as 2.0. Missing: ``empty``, ``truncated``, ``no_json``, ``wrong_schema``, ``bad_type`` (true is no
+number), ``out_of_range`` (never clipped). A level 0 that the judge *says* is a level.
 """
 
 import json
@@ -70,9 +70,12 @@ def _json_in(text: str) -> tuple[Any, bool]:
     """The JSON value of the answer and whether something stood around it; (None, ...) when there is none."""
     fence = _FENCE.search(text)
     between = text[text.find("{") : text.rfind("}") + 1]
-    for candidate, is_repaired in ((text, False), (fence.group(1) if fence else "", True), (between, True)):
+    inside = fence.group(1) if fence else ""
+    # The last two may hold bare line breaks in their texts, which strict JSON may not.
+    tries = ((text, True), (inside, True), (between, True), (inside, False), (between, False))
+    for place, (candidate, is_strict) in enumerate(tries):
         try:
-            return json.loads(candidate), is_repaired
+            return json.loads(candidate, strict=is_strict), place > 0
         except (ValueError, RecursionError):
             continue
     return None, False
