@@ -150,7 +150,11 @@ class RubricJudge:
             return {}
         if self.options.response_format == "json_object":
             return {"response_format": {"type": "json_object"}}
-        schema = {"name": "grades", "strict": True, "schema": answer_schema(levels, self.options.longest_note_characters)}
+        schema = {
+            "name": "grades",
+            "strict": True,
+            "schema": answer_schema(levels, self.options.longest_note_characters),
+        }
         return {"response_format": {"type": "json_schema", "json_schema": schema}}
 
 

@@ -30,6 +30,9 @@ class RubricJudgeOptions(PanelMember):
         "card", help="P_0 from the levels on the card where it has them, or always by the judge."
     )
     longest_note_characters: int = semantic(
-        300, help="Bound of evidence and of reasoning in the schema; less, and a small judge writes less.", ge=10, le=300
+        300,
+        help="Bound of evidence and of reasoning in the schema; less, and a small judge writes less.",
+        ge=10,
+        le=300,
     )
     longest_text_characters: int = semantic(8000, help="The middle of a longer message is left out.", ge=100)
