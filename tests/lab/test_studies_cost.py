@@ -79,6 +79,7 @@ def test_the_study_writes_its_table_and_goes_on_where_it_was(tmp_path: Path, mon
     assert figures["mica"]["policy_turns_an_update"] == figures["mica"]["trained_turns_an_update"] == 64.0
     assert figures["branch-return"]["policy_turns_an_update"] <= 64.0
     assert set(summary.figures["comparisons"]) == {"branch-return", "branch-reward"}
+    assert "at the edge of those tried" in summary.warnings[0]  # of two step sizes both are
     again = run_cost(tmp_path, TINY.updated(seeds=3), resume=True)
     assert again.counts == {"runs": 9, "played_now": 3}
 

@@ -64,14 +64,16 @@ def run_cost(
         rows = study.rows()
         with atomic_path(folder / TABLE) as temporary:
             pq.write_table(pa.Table.from_pylist(rows), temporary, compression="zstd")
-    return cost_summary(folder / TABLE, config.compare_with, played_now=study.played)
+    return cost_summary(folder / TABLE, config.compare_with, played_now=study.played, at_edge=study.at_edge)
 
 
 class _CostStudy:
     """One call of ``run_cost``."""
 
     def __init__(self, folder: Path, config: CostConfig, progress: Progress) -> None:
-        self.folder, self.config, self.progress, self.played = folder, config, progress, 0
+        self.folder, self.config, self.progress = folder, config, progress
+        self.played = 0
+        self.at_edge: list[str] = []
 
     def rows(self) -> Rows:
         """All runs: those that choose the step sizes, then the fresh seeds."""
@@ -83,10 +85,12 @@ class _CostStudy:
             ("tuning", m, s, seed) for m in config.methods for s in config.step_sizes for seed in seeds
         ]
         tuned = self._play(tuning)
+        best = {method: best_step(tuned, method) for method in config.methods}
+        ends = (min(config.step_sizes), max(config.step_sizes))
+        if ends[0] < ends[1]:
+            self.at_edge = [f"{method} ({step:g})" for method, step in best.items() if step in ends]
         final: list[Run] = [
-            ("final", method, best_step(tuned, method), seed)
-            for method in config.methods
-            for seed in range(config.seeds)
+            ("final", method, best[method], s) for method in config.methods for s in range(config.seeds)
         ]
         return tuned + self._play(final)
 

@@ -95,8 +95,8 @@ def _pairs(table: pa.Table, first: str, second: str) -> Sequence[tuple[Any, Any]
     return list(dict.fromkeys(zip(table[first].to_pylist(), table[second].to_pylist(), strict=True)))
 
 
-def cost_summary(path: Path, against: str, *, played_now: int) -> StageSummary:
-    """Figures by method, and every method against ``against`` seed by seed."""
+def cost_summary(path: Path, against: str, *, played_now: int, at_edge: Sequence[str] = ()) -> StageSummary:
+    """Figures by method, and every method against ``against`` seed by seed; ``at_edge``: chosen at the plan's edge."""
     table = _where(pq.read_table(path), phase="final")
     methods = list(dict.fromkeys(table["method"].to_pylist()))
     finals = {method: _finals(_where(table, method=method)) for method in methods}
@@ -109,12 +109,16 @@ def cost_summary(path: Path, against: str, *, played_now: int) -> StageSummary:
     }
     corrected = dict(zip(pairs, holm([sign_flip_p(each) for each in pairs.values()]), strict=True))
     compared = {method: {"difference": float(pairs[method].mean()), "p_holm": p} for method, p in corrected.items()}
+    warnings = [
+        f"The chosen step size lies at the edge of those tried, so a better one may lie beyond: {', '.join(at_edge)}."
+    ]
     counts = {"runs": len(set(zip(table["method"].to_pylist(), table["seed"].to_pylist(), strict=True)))}
     return StageSummary(
         "lab cost",
         path,
         {**counts, "played_now": played_now},
         {"methods": figures, "compared_with": against, "comparisons": compared},
+        tuple(warnings if at_edge else ()),
     )
 
 
