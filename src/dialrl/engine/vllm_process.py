@@ -84,8 +84,8 @@ class ServerProcess:
     def death(self, when: str) -> EngineError:
         """The error for a server that is gone."""
         return EngineError(
-            f"The vLLM server ended {when} (exit code {self._guard.poll()}). The end of its log '{self.log}':\n"
-            f"{self.tail()}"
+            f"The vLLM server ended {when} (exit code {self._guard.poll()}). The end of its log (engine_options.log"
+            f" keeps it):\n{self.tail()}"
         )
 
     def tail(self) -> str:
