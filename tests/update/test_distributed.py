@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from safetensors.torch import load_file
 from tests.update.test_gradient_equality import LOSSES, ROWS, moved, relative, step_gradients
 from tests.update.test_trainer import same_bits, tensors
-from tests.update.two_processes import PAIRS, RECIPE, RECIPES
+from tests.update.two_processes import PAIRS, RECIPES, configured
 from tests.update.worlds import random_rows, read_data, save_policy, tiny_model, write_advantages
 
 from dialrl.update.batching import deal
@@ -34,8 +34,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for number in range(2):
         write_advantages(folder / f"{number}.parquet", random_rows(8, seed=number))
     for name in RECIPES:
-        alone(name, folder / "p0", folder / "0.parquet", folder / f"{name}-alone-p1")
-        alone(name, folder / f"{name}-alone-p1", folder / "1.parquet", folder / f"{name}-alone-p2")
+        config = configured(folder, name)
+        alone(config, folder / "p0", folder / "0.parquet", folder / f"{name}-alone-p1")
+        alone(config, folder / f"{name}-alone-p1", folder / "1.parquet", folder / f"{name}-alone-p2")
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", str(SCRIPT)]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     done = subprocess.run(
@@ -45,9 +46,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def alone(name: str, policy: Path, file: Path, output: Path) -> None:
+def alone(config: UpdateConfig, policy: Path, file: Path, output: Path) -> None:
     """One update by this process."""
-    trainer = Trainer.open(policy, UpdateConfig(**RECIPE, **RECIPES[name]), 4)  # type: ignore[arg-type]
+    trainer = Trainer.open(policy, config, 4)
     trainer.step_file(file)
     trainer.save(output)
 
@@ -99,7 +100,7 @@ def test_each_process_writes_the_rows_it_holds(folder: Path) -> None:
 @pytest.mark.parametrize("name", RECIPES)
 def test_one_process_reads_what_two_wrote_bit_for_bit(name: str, folder: Path) -> None:
     state = read_trainer_state(folder / f"{name}-p1")
-    again = Trainer.open(folder / f"{name}-p1", UpdateConfig(**RECIPE, **RECIPES[name]), 4)  # type: ignore[arg-type]
+    again = Trainer.open(folder / f"{name}-p1", configured(folder, name), 4)
     assert state is not None
     for key, moment in moments_of(again.learner.optimizer, again.learner.model).items():
         parts = [load_file(file) for file in sorted((folder / f"{name}-p1" / "trainer").glob("moments-*.safetensors"))]
@@ -109,7 +110,7 @@ def test_one_process_reads_what_two_wrote_bit_for_bit(name: str, folder: Path) -
 
 @pytest.mark.parametrize("name", RECIPES)
 def test_one_process_continues_what_two_began_and_two_what_one_began(name: str, folder: Path, tmp_path: Path) -> None:
-    alone(name, folder / f"{name}-p1", folder / "1.parquet", tmp_path / f"{name}-p2")
+    alone(configured(folder, name), folder / f"{name}-p1", folder / "1.parquet", tmp_path / f"{name}-p2")
     assert nearly_equal(tmp_path / f"{name}-p2", folder / f"{name}-p2")
     assert nearly_equal(folder / f"{name}-continued", folder / f"{name}-alone-p2")
 

@@ -24,6 +24,7 @@ RECIPE = {"learning_rate": 1e-2, "max_mismatch": 100.0, "epochs": 2, "mini_batch
 RECIPES = {
     "fp32": {},
     "bf16": {"precision": "bf16"},
+    "kl": {"kl_coefficient": 0.1, "reference": "p0"},
     "lora": {"lora_rank": 4},
     "lora-packed": {"lora_rank": 3, "layout": "packed"},
 }
@@ -37,6 +38,14 @@ CUTS = (
 )
 # Of LOSSES: ppo in every cut; with entropy, gspo by dialogue and by turn in two.
 PAIRS = [(0, cut) for cut in range(len(CUTS))] + [(number, cut) for number in (2, 6, 7) for cut in (0, 1)]
+
+
+def configured(folder: Path, name: str) -> UpdateConfig:
+    """The options of one of RECIPES; a reference lies in ``folder``."""
+    options = {**RECIPE, **RECIPES[name]}
+    if "reference" in options:
+        options["reference"] = folder / str(options["reference"])
+    return UpdateConfig(**options)  # type: ignore[arg-type]
 
 
 def gradients(folder: Path, number: int, cut: int) -> None:
@@ -60,8 +69,8 @@ def main(folder: Path) -> None:
     torch.set_num_threads(1)
     for number, cut in PAIRS:
         gradients(folder, number, cut)
-    for name, options in RECIPES.items():
-        chain(folder, name, UpdateConfig(**RECIPE, **options))  # type: ignore[arg-type]
+    for name in RECIPES:
+        chain(folder, name, configured(folder, name))
     torch.distributed.destroy_process_group()
 
 

@@ -66,15 +66,16 @@ class _Forward(torch.nn.Module):  # type: ignore[misc]
         return result.logprobs_T, result.entropy_T
 
 
-def shard_model(model: Any, group: Processes) -> Forward:
+def shard_model(model: Any, group: Processes, device: torch.device) -> Forward:
     """Shard ``model`` in place over ``group``; its forward pass from here on. With one process nothing is sharded.
 
-    Gradients are summed over processes, not averaged: token weights already are those of the whole optimiser step.
+    The shards go to ``device``, layer by layer: a model in ordinary memory is never whole on a GPU. Gradients are
+    summed over processes, not averaged: token weights already are those of the whole optimiser step.
     """
     if group.count == 1:
         return lambda batch, settings: token_logprobs(model, batch, settings)
     root = _Forward(model)
-    mesh = distributed.init_device_mesh(model.device.type, (group.count,))
+    mesh = distributed.init_device_mesh(device.type, (group.count,))
     for layer in model.get_decoder().layers:
         fully_shard(layer, mesh=mesh)
     fully_shard(root, mesh=mesh, reshard_after_forward=False)

@@ -48,23 +48,28 @@ class Layout:
     sentence: str
 
 
-def prepare_layout(model: Any, wanted: LayoutName = "auto", attention: AttentionName = "auto") -> Layout:
+def prepare_layout(
+    model: Any, wanted: LayoutName = "auto", attention: AttentionName = "auto", device: torch.device | None = None
+) -> Layout:
     """The layout for ``model``; for the packed one its attention is switched, in place, to the way ``attention``.
 
-    Raises UsageError when ``wanted`` is packed and the model gives something else then, or when its device does not
-    have that way of attending.
+    ``device``: where it will be trained, if not where it is. Raises UsageError when ``wanted`` is packed and the model
+    gives something else then, or when the device does not have that way of attending.
     """
     if wanted == "padded":
         return _padded("asked for")
-    check_attention(attention, model.device)
-    if wanted == "auto" and attention == "auto" and _is_tiny(model):
+    device = model.device if device is None else device
+    check_attention(attention, device)
+    if wanted == "auto" and attention == "auto" and _is_tiny(model, device):
         return _padded("the model is tiny, where packing gains nothing on a CPU")
     before = model.config._attn_implementation
     difference, reason = float("inf"), "not every layer attends to all that came before"
     if _attends_to_everything(model.config.get_text_config()):
         difference, reason = _probe(model, attention)
     if difference <= PROBE_TOLERANCE.get(next(model.parameters()).dtype, 5e-2):
-        return Layout("packed", concatenate_sequences, plan_bins, f"packed without padding, {_how(model, attention)}")
+        return Layout(
+            "packed", concatenate_sequences, plan_bins, f"packed without padding, {_how(model, attention, device)}"
+        )
     model.set_attn_implementation(before)
     if wanted == "packed" or attention != "auto":
         raise UsageError(f"{type(model).__name__} cannot be trained packed ({reason}). Use layout padded or auto.")
@@ -75,15 +80,17 @@ def _padded(reason: str) -> Layout:
     return Layout("padded", pad_sequences, plan_batches, f"padded rows of similar length ({reason})")
 
 
-def _is_tiny(model: Any) -> bool:
-    return bool(model.device.type == "cpu" and model.num_parameters() < _TINY_PARAMETERS)
+def _is_tiny(model: Any, device: torch.device) -> bool:
+    return bool(device.type == "cpu" and model.num_parameters() < _TINY_PARAMETERS)
 
 
-def _how(model: Any, attention: AttentionName) -> str:
+def _how(model: Any, attention: AttentionName, device: torch.device) -> str:
     """In words; where bfloat16 attends in another way than the weights' own type, both."""
-    own = next(model.parameters())
-    plain, half = (attention_words(attention, own.new_empty(0, dtype=kind)) for kind in (own.dtype, torch.bfloat16))
-    return plain if plain == half else f"{half} in bfloat16, {plain} in {str(own.dtype).removeprefix('torch.')}"
+    own = next(model.parameters()).dtype
+    plain, half = (
+        attention_words(attention, torch.empty(0, dtype=kind, device=device)) for kind in (own, torch.bfloat16)
+    )
+    return plain if plain == half else f"{half} in bfloat16, {plain} in {str(own).removeprefix('torch.')}"
 
 
 def _attends_to_everything(config: Any) -> bool:

@@ -30,10 +30,9 @@ _WORDS = {
 
 
 def use_segment_attention(model: Any, wanted: AttentionName = "auto") -> None:
-    """Switch ``model`` (in place) to this attention. Raises UsageError for a way that its device does not have."""
+    """Switch ``model`` (in place) to this attention."""
     from transformers import AttentionInterface
 
-    check_attention(wanted, model.device)
     AttentionInterface.register(_name(wanted), partial(segment_attention, wanted=wanted))
     model.set_attn_implementation(_name(wanted))
 

@@ -14,7 +14,7 @@ import torch
 
 from dialrl.errors import InputError, NumericalError
 from dialrl.model.checkpointing import checkpoint_layers, free_memory_bytes
-from dialrl.model.distributed import processes, shard_model, whole
+from dialrl.model.distributed import Forward, processes, shard_model, whole
 from dialrl.model.layout import prepare_layout
 from dialrl.model.logprobs import check_head
 from dialrl.update.config import UpdateConfig
@@ -32,20 +32,26 @@ class Learner:
     """A model and its optimiser. ``steps`` counts AdamW's steps over the whole run; ``stop``, once set, ends training.
 
     ``model``: a causal language model in full precision, in evaluation mode (dropout would break the ratio).
+    ``device``: where it trains; with several processes it may still be in ordinary memory, and its shards go there.
     """
 
-    def __init__(self, model: Any, config: UpdateConfig, reference: Any | None = None) -> None:
+    def __init__(
+        self, model: Any, config: UpdateConfig, reference: Any | None = None, device: torch.device | None = None
+    ) -> None:
         self.model, self.config, self.reference = model, config, reference
-        self.layout = prepare_layout(model, config.layout, config.attention)
-        if reference is not None:
-            prepare_layout(reference, self.layout.name, config.attention)
+        device = model.device if device is None else device
+        self.layout = prepare_layout(model, config.layout, config.attention, device)
         self.group = processes()
         shape = ModelShape.of(model.config)
-        self.checkpointed = wants_checkpointing(config, shape, _room(model), processes=self.group.count)
+        self.checkpointed = wants_checkpointing(config, shape, _room(model, device), processes=self.group.count)
         if self.checkpointed:
             checkpoint_layers(model)
         check_head(model)
-        self.forward = shard_model(model, self.group)
+        self.forward = shard_model(model, self.group, device)
+        self.reference_forward: Forward | None = None
+        if reference is not None:
+            prepare_layout(reference, self.layout.name, config.attention, device)
+            self.reference_forward = shard_model(reference, self.group, device)
         self.optimizer = build_optimizer(model, config)
         self.steps = 0
         self.stop = threading.Event()
@@ -56,7 +62,10 @@ class Learner:
         Raises InputError when sampler and trainer disagree beyond ``max_mismatch``, NumericalError when a log-prob at
         a trained place, the loss or the gradient is not finite. Neither changes the weights by the step at fault.
         """
-        passes = Passes(self.model, data, self.config, self.reference, self.layout, self.forward, self.group, self.stop)
+        passes = Passes(
+            self.model, data, self.config, self.reference, self.layout, self.forward, self.group, self.stop,
+            self.reference_forward,
+        )  # fmt: skip
         set_learning_rate(self.optimizer, rate)
         self._remember_later(passes, planned)
         for number, step in enumerate(planned):
@@ -111,10 +120,11 @@ class Learner:
         return norm
 
 
-def _room(model: Any) -> int | None:
-    """Memory for the whole update on the model's device: what is free, and what the weights there take already."""
-    free = free_memory_bytes(model.device)
-    return None if free is None else free + sum(parameter.nbytes for parameter in model.parameters())
+def _room(model: Any, device: torch.device) -> int | None:
+    """Memory for the whole update on ``device``: what is free, and what the weights take if they are there already."""
+    free = free_memory_bytes(device)
+    there = sum(parameter.nbytes for parameter in model.parameters()) if model.device == device else 0
+    return None if free is None else free + there
 
 
 def advantage_figures(data: TrainingData, step: PlannedStep) -> Row:

@@ -43,9 +43,11 @@ class Passes:
         forward: Forward | None = None,
         group: Processes | None = None,
         stop: threading.Event | None = None,
+        reference_forward: Forward | None = None,
     ) -> None:
         self.model, self.data, self.config, self.reference = model, data, config, reference
-        self._forward, self._group, self._stop = forward, group or Processes(), stop
+        self._forward, self._reference_forward = forward, reference_forward
+        self._group, self._stop = group or Processes(), stop
         self.layout = layout or prepare_layout(model, config.layout, config.attention)
         self.device = next(model.parameters()).device
         self._initial_T = self._tensor(np.full(data.trained_tokens, np.nan))
@@ -69,13 +71,15 @@ class Passes:
 
         ``first``: no optimiser step was made since the data was opened.
         """
-        sums = StepSums()
+        sums = StepSums(divergence_reference=None if self.reference is None else 0.0)
         weights = self._tensor(weights_T)
         for sequences, real in self._micro_batches(dialogues):
             if real:
                 self._accumulate(sequences, weights, sums, first=first)
             else:
-                (self._logprobs(self.model, sequences)[0].logprobs_T * 0.0).sum().backward()
+                result, _ = self._logprobs(self.model, sequences)  # in the order of a pass that counts: all gather
+                self._reference_logprobs(sequences)
+                (result.logprobs_T * 0.0).sum().backward()
         if first:
             share_known(self._initial_T, self._group)
         return sums.over(self._group)
@@ -170,10 +174,8 @@ class Passes:
             self.data.temperature, self.config.head_chunk_tokens, self.config.entropy_bonus > 0 and model is self.model
         )
         with self._autocast():
-            if model is self.model and self._forward is not None:
-                result = self._forward(batch, settings)
-            else:
-                result = token_logprobs(model, batch, settings)
+            forward = self._forward if model is self.model else self._reference_forward
+            result = token_logprobs(model, batch, settings) if forward is None else forward(batch, settings)
         self._check_finite(result.logprobs_T, sequences)
         return result, batch.tokens
 

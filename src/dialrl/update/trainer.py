@@ -13,7 +13,7 @@ import torch
 
 from dialrl.errors import InputError, UsageError
 from dialrl.model.digest import policy_digest
-from dialrl.model.distributed import gathered, local_device, wait_for_all
+from dialrl.model.distributed import gathered, local_device, processes, wait_for_all
 from dialrl.model.loading import LoadingSettings, load_model, model_directory
 from dialrl.progress import SILENT, Progress
 from dialrl.trajectory.atomic import temporary_sibling
@@ -96,10 +96,11 @@ class Trainer:
         if total_steps is None and state is not None:
             total_steps = state.total_steps
         config.check_total_steps(total_steps)
-        settings = LoadingSettings(device=local_device(_device(config.device)))
+        device = local_device(_device(config.device))
+        settings = LoadingSettings(device=device if processes().count == 1 else "cpu")  # shards go to the device
         reference = load_model(config.reference, settings) if config.uses_reference and config.reference else None
         model, base = _load_trained(Path(policy), directory, config, settings)
-        learner = Learner(model, config, reference)
+        learner = Learner(model, config, reference, torch.device(device))
         return cls(learner, directory, digest, total_steps=total_steps, state=state, base=base)
 
     def _restore(self, state: TrainerState) -> None:
@@ -173,6 +174,8 @@ class Trainer:
         if self.config.loss == "sft" or not rows:
             return
         if data.policy_digest not in (None, self.digest):
+            if self.config.max_lag:
+                return  # an older policy is expected; how far it is off stands in the mismatch
             corrected = "not corrected" if self.config.old_logprobs == "sampler" else "corrected up to the cap"
             yield (
                 f"The file was rolled out by policy {data.policy_digest}, this is {self.digest}: the difference is"
