@@ -43,7 +43,7 @@ COMMANDS: dict[str, Entry] = {
     "demo-policy": Entry("demo_policy", LOOK, "Build the tiny base policy of the demo world."),
     "serve": Entry("serve", LOOK, "A small model of this machine behind an address, for the roles of a run."),
     "doctor": Entry("doctor", LOOK, "What works here and what does not: versions, GPU, endpoints, a policy."),
-    "lab": Entry("lab", LOOK, "Credit rules compared in the demo world: fast, reference."),
+    "lab": Entry("lab", LOOK, "Credit rules compared in the demo world: one run, whole studies, exact values."),
 }
 
 
