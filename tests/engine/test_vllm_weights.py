@@ -90,6 +90,7 @@ def test_precision_context_and_stop_tokens_follow_the_models_own_files(tmp_path)
 
 
 def test_an_address_by_name_is_known_while_its_server_runs(monkeypatch):
+    monkeypatch.setattr("dialrl.endpoint.served._ADDRESSES", {})
     settings = EndpointSettings(base_urls=["vllm:policy"])
     with pytest.raises(UsageError, match="engine 'vllm' is open"):
         _ = settings.addresses
