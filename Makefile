@@ -68,7 +68,8 @@ test-vllm: install-dev
 	  echo "test-vllm: NOT RUN. $(VLLM) cannot be installed on this machine: the engine vllm is untested here."; \
 	elif [ $$found -ne 0 ]; then exit $$found; \
 	else $(MAKE) --no-print-directory vllm-env && \
-	  DIALRL_VLLM_PYTHON=$(abspath $(VLLM_VENV))/bin/python $(BIN)/python -m pytest -n 2 --dist loadfile tests/vllm; fi
+	  DIALRL_VLLM_PYTHON=$(abspath $(VLLM_VENV))/bin/python \
+	  $(BIN)/python -m pytest -n 2 --dist loadfile --timeout 900 tests/vllm; fi
 
 # Long runs: the demo over three seeds, kill -9 at random moments, everything test has.
 check-full: lint
