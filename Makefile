@@ -7,7 +7,7 @@ BIN     = $(VENV)/bin
 DIALRL  = $(BIN)/dialrl
 INSTALL = $(BIN)/python -m pip install --quiet -c constraints.txt
 
-.PHONY: demo test lint check-full install install-dev benchmarks clean help vllm-env test-vllm
+.PHONY: demo test lint check-full install install-dev benchmarks clean help vllm-env test-vllm test-real-vllm
 .DELETE_ON_ERROR:
 # Every file of the chain is kept, none is an intermediate to be removed.
 .SECONDARY:
@@ -67,9 +67,10 @@ test-vllm: install-dev
 	if [ $$found -eq 3 ]; then \
 	  echo "test-vllm: NOT RUN. $(VLLM) cannot be installed on this machine: the engine vllm is untested here."; \
 	elif [ $$found -ne 0 ]; then exit $$found; \
-	else $(MAKE) --no-print-directory vllm-env && \
-	  DIALRL_VLLM_PYTHON=$(abspath $(VLLM_VENV))/bin/python \
-	  $(BIN)/python -m pytest -n 2 --dist loadfile --timeout 900 tests/vllm; fi
+	else $(MAKE) --no-print-directory test-real-vllm; fi
+test-real-vllm: vllm-env
+	DIALRL_VLLM_PYTHON=$(abspath $(VLLM_VENV))/bin/python \
+	  $(BIN)/python -m pytest -n 2 --dist loadfile --timeout 900 tests/vllm
 
 # Long runs: the demo over three seeds, kill -9 at random moments, everything test has.
 check-full: lint
