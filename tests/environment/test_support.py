@@ -17,6 +17,7 @@ from dialrl.environment.registry import open_environment
 from dialrl.environment.support.director import Story, decided, tools
 from dialrl.environment.support.oddities import line_oddities, spans_of
 from dialrl.errors import InputError, UsageError
+from dialrl.prompts import Prompts
 from dialrl.rollout.config import RolloutConfig
 from dialrl.rollout.policy import open_policy
 from dialrl.rollout.stage import roll_out
@@ -351,6 +352,11 @@ def test_prompts_of_ones_own_replace_the_shipped_ones_one_by_one(cards, tmp_path
     (own / "policy.jinja").write_text("{{ nobody_knows }}")
     with ModelServer(world) as server, pytest.raises(UsageError, match="nobody_knows"):
         talk(server, cards, [], prompts=str(tmp_path / "prompts"))
+
+
+@pytest.mark.parametrize(("code", "asked"), [("en", "in English,"), ("ko", "in Korean,"), ("pt", "in the language pt,")])
+def test_prompts_name_the_language_as_people_do(code, asked):
+    assert asked in Prompts(None).render("support/policy.jinja", language=code)
 
 
 def test_a_training_card_that_is_a_test_card_is_refused(tmp_path):
