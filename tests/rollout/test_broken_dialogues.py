@@ -4,9 +4,11 @@ import pytest
 from tests.scripted import LINES, dialogues, names, register, replies_by_seed, rolled_out, settings, user_seeds
 from tests.trajectory_files import read
 
-from dialrl.errors import FailureThresholdError
+from dialrl.errors import FailureThresholdError, UsageError
 from dialrl.judge.grading import FAILED_DIALOGUE
 from dialrl.rollout.broken import LEFT_OUT
+from dialrl.rollout.config import RolloutConfig
+from dialrl.rollout.policy import open_policy
 from dialrl.rollout.stage import roll_out
 from dialrl.seeds import seed_for
 from dialrl.testing import Fault, ScriptedEnvironment, ScriptedJudge, scripted_policy
@@ -241,3 +243,10 @@ def test_members_of_a_group_share_one_initial_deficit(tmp_path, monkeypatch):
     register(monkeypatch, judge=judge)
     rolled_out(tmp_path / "r.parquet", live(2, 8, block_dialogues=1))
     assert [call.scenario for call in judge.calls if call.what == "assess"] == ["scenario-0", "scenario-1"]
+
+
+def test_settings_that_work_for_no_dialogue_end_the_rollout_instead_of_breaking_every_one(tmp_path, policy):
+    config = RolloutConfig(environment="support", groups=1, samples=2)
+    with pytest.raises(UsageError, match=r"environment_options\.actor\.model"):
+        roll_out(open_policy(policy), tmp_path / "r.parquet", config)
+    assert not (tmp_path / "r.parquet").exists()

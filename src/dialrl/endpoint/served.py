@@ -42,7 +42,7 @@ def resolved(url: str) -> str:
     if url not in _ADDRESSES and url.startswith(HF_SCHEME):
         raise UsageError(
             f"The model '{url}' is loaded by dialrl rollout, judge and train alone; this command does not. Serve it:"
-            f" dialrl serve {url.removeprefix(HF_SCHEME)}"
+            f" dialrl serve --policy {url.removeprefix(HF_SCHEME)}"
         )
     if url not in _ADDRESSES:
         known = ", ".join(_ADDRESSES) or "none"

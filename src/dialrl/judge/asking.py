@@ -8,7 +8,7 @@ import math
 from collections.abc import Awaitable
 from dataclasses import dataclass
 
-from dialrl.errors import HaltError, InputError
+from dialrl.errors import HaltError, InputError, UsageError
 from dialrl.judge.base import TurnVerdict
 from dialrl.state.rubric import Rubric
 from dialrl.trajectory.rows import storable
@@ -35,7 +35,7 @@ async def ask_deficit(call: Awaitable[tuple[float, ...]], rubric: Rubric, *, tim
         deficit = await asyncio.wait_for(call, timeout_seconds)
     except TimeoutError:
         return Assessment(None, "timeout")
-    except HaltError:
+    except (HaltError, UsageError):
         raise
     except Exception as error:  # noqa: BLE001 - an assessment that breaks is data, whatever the judge raised
         return Assessment(None, storable(f"{type(error).__name__}: {error}")[:_LONGEST_ERROR])
@@ -51,7 +51,7 @@ async def ask(call: Awaitable[TurnVerdict], rubric: Rubric, *, timeout_seconds: 
         verdict = await asyncio.wait_for(call, timeout_seconds)
     except TimeoutError:
         return missing("timeout")
-    except HaltError:
+    except (HaltError, UsageError):
         raise
     except Exception as error:  # noqa: BLE001 - a judgement that breaks is data, whatever the judge raised
         return missing(f"{type(error).__name__}: {error}")

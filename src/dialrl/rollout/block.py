@@ -6,7 +6,7 @@ from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import Any
 
 from dialrl.engine.base import Engine, SamplingSettings
-from dialrl.errors import HaltError
+from dialrl.errors import HaltError, UsageError
 from dialrl.rollout.dialogue import DialogueRun, Row, Setting, failed_rows
 from dialrl.rollout.plan import DialoguePlan
 from dialrl.rollout.sampler import Sampler, sampler_for
@@ -25,7 +25,7 @@ async def run_block(
     """Rows of each dialogue, in order of ``plans``. Failed dialogues are tried again together, then stored as failed.
 
     ``gate`` bounds the dialogues in flight, over all blocks. Raises HaltError when the engine itself breaks, or a
-    budget is spent.
+    budget is spent, UsageError when the settings cannot work for any dialogue.
     """
     results: dict[int, list[Row]] = {}
     pending = list(plans)
@@ -51,7 +51,7 @@ async def _guarded(
         async with gate or nullcontext():
             rows = await run.run()
         rows_to_table(rows)  # what no file can hold, such as a lone surrogate, breaks this dialogue and no other
-    except HaltError:
+    except (HaltError, UsageError):  # settings that cannot be used are no dialogue's fault either
         raise
     except Exception as error:  # noqa: BLE001 - a broken dialogue is data, whatever its environment raised
         return failed_rows(run, error), True
