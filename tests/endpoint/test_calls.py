@@ -194,6 +194,27 @@ def test_the_budget_stops_before_it_is_exceeded_and_keeps_what_was_answered(tmp_
         assert len(server.requests) == 10
 
 
+def test_dialogues_beside_the_one_that_ended_the_stage_ask_no_more(tmp_path):
+    path = tmp_path / "calls.jsonl"
+
+    async def goes_on(calls):
+        for seed in range(50):
+            await chat(calls, "actor", MODEL, ASKED, seed=seed)
+
+    async def ends(calls):
+        await chat(calls, "actor", MODEL, ASKED, seed=99)
+        raise EndpointError("gone")
+
+    async def run(server):
+        async with ModelCalls({"default": endpoint(server)}, journal_path=path) as calls:
+            await asyncio.gather(goes_on(calls), ends(calls))
+
+    with ModelServer(echo, latency_seconds=0.02) as server:
+        with pytest.raises(EndpointError, match="gone"):
+            asyncio.run(run(server))
+        assert 2 <= len(server.requests) == len(Journal(path).entries) <= 4
+
+
 def test_a_budget_in_money_needs_prices():
     with ModelServer(echo) as server, pytest.raises(UsageError, match="usd_per_million_prompt_tokens"):
         ask(server, 1, budget=Budget(usd=1.0))

@@ -47,20 +47,25 @@ class ModelCalls:
         self._transports: dict[str, Transport] = {}
         self._flights: dict[str, _Flight] = {}
         self._is_open = False
+        self._ending: HaltError | None = None
 
     def reach(self, role: str, endpoint: EndpointSettings) -> None:
         """From now on ``role``'s model is at ``endpoint``: for a part that runs a server of its own."""
         self.endpoints = {**self.endpoints, role: endpoint}
 
     async def __aenter__(self) -> Self:
-        self._is_open = True
+        self._is_open, self._ending = True, None
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """After a HaltError the requests in flight are awaited and journalled: they are paid for already."""
+        """After a HaltError the requests in flight are awaited and journalled: they are paid for already.
+
+        Dialogues beside the one that raised it are still running; whatever they ask from now on gets that error too.
+        """
         if isinstance(error, HaltError):
+            self._ending = error
             await asyncio.gather(*(flight.task for flight in self._flights.values()), return_exceptions=True)
         for flight in list(self._flights.values()):
             flight.task.cancel()
@@ -83,6 +88,8 @@ class ModelCalls:
         if held is not None:
             self._book_replayed(role, key, body, held, limit)
             return _answer_of(held)
+        if self._ending is not None:
+            raise self._ending
         return await self._shared(key, lambda: self._send(role, path, body, key, limit, route))
 
     def adopt(

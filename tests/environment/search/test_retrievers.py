@@ -113,10 +113,14 @@ class Handler(BaseHTTPRequestHandler):
         pass
 
 
+class Server(ThreadingHTTPServer):
+    request_queue_size = 128  # of 40 that arrive at once none is turned away
+
+
 @pytest.fixture
 def server():
     Handler.asked, Handler.wait = [], staticmethod(lambda: None)
-    served = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    served = Server(("127.0.0.1", 0), Handler)
     thread = threading.Thread(target=served.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
     yield f"http://127.0.0.1:{served.server_port}/retrieve"
