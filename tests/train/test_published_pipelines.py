@@ -1,9 +1,11 @@
 """The pipelines that ship resolve, and hold the settings that were published."""
 
+import json
 from pathlib import Path
 
 import pytest
 
+from dialrl.train.check import check_pipeline
 from dialrl.train.config import read_pipeline
 
 FOLDER = Path(__file__).parents[2] / "pipelines"
@@ -13,6 +15,15 @@ QWEN3 = {"8b": "Qwen/Qwen3-8B", "14b": "Qwen/Qwen3-14B", "32b": "Qwen/Qwen3-32B"
 @pytest.mark.parametrize("file", sorted(FOLDER.glob("*.yaml")), ids=lambda file: file.stem)
 def test_every_pipeline_that_ships_resolves(file):
     assert read_pipeline(file).policy
+
+
+@pytest.mark.parametrize("file", sorted(FOLDER.glob("*.yaml")), ids=lambda file: file.stem)
+def test_every_pipeline_that_ships_can_work(file, tmp_path, monkeypatch):
+    """Given what its reader brings: a model (here the demo's), and questions where it names a file of them."""
+    asked = [{"id": split, "question": "Who?", "answers": ["Ada"], "split": split} for split in ("train", "test")]
+    (tmp_path / "questions.jsonl").write_text("\n".join(map(json.dumps, asked)))
+    monkeypatch.chdir(tmp_path)
+    check_pipeline(read_pipeline(file, {"policy": "demo-policy"}))
 
 
 @pytest.mark.parametrize("size", QWEN3)
