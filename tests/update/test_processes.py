@@ -1,6 +1,7 @@
 """A trainer that starts its own processes gives what one process gives; none outlives it, and errors are told."""
 
 import os
+import queue
 import signal
 import subprocess
 import sys
@@ -142,3 +143,26 @@ def marked(mark: str) -> list[int]:
         except OSError:  # ended meanwhile, or another user's
             continue
     return found
+
+
+def said_in_turn(*messages: tuple[int, dict[str, str] | None]) -> str:
+    """What is raised when processes 1 and 2 say this, one after another."""
+    trainer = object.__new__(TrainerProcesses)
+    trainer.count, trainer._heard = 2, queue.Queue()
+    trainer.cancel = lambda: None  # type: ignore[method-assign]
+    trainer._log = lambda: ""  # type: ignore[method-assign]
+    for message in messages[1:]:
+        trainer._heard.put(message)
+    return str(trainer._failure(*messages[0]))
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2), (0, 2, 1), (1, 0, 2)])
+def test_a_process_that_lost_its_partner_is_not_the_cause_whoever_speaks_first(order: tuple[int, ...]) -> None:
+    lost = {"error": "RuntimeError", "message": "[gloo/pair.cc] Read error: Connection reset by peer", "trace": ""}
+    said = ((0, lost), (1, None), (0, None))
+    assert "process 2 of 2 ended without saying why" in said_in_turn(*(said[place] for place in order))
+
+
+def test_an_error_of_its_own_is_the_cause_and_not_the_partner_that_was_ended_for_it() -> None:
+    own = {"error": "RuntimeError", "message": "out of memory", "trace": ""}
+    assert "process 1 of 2: RuntimeError: out of memory" in said_in_turn((0, own), (1, None), (0, None))

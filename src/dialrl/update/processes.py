@@ -29,6 +29,7 @@ from dialrl.update.statistics import FileMetrics
 _SECONDS_FOR_OTHERS_TO_SPEAK = 2.0
 _SECONDS_TO_END = 10.0
 _LOG_LINES = 15
+_OF_THE_CONNECTION = ("gloo", "nccl", "connection reset", "connection closed")
 
 
 class TrainerProcesses:
@@ -162,10 +163,15 @@ class TrainerProcesses:
         return answers[0]
 
     def _failure(self, rank: int, message: Message | None) -> DialrlError:
-        """The error to raise: of all that processes say now, one in the project's own words, else the first."""
+        """The error to raise: of all that processes say now, one in the project's own words, else the first cause.
+
+        A process that only lost its partner is no cause: then the one that ended without a word is.
+        """
         said = [(rank, message), *self._said_soon()]
         known = [(rank, one) for rank, one in said if one is not None and _kind(one) is not None]
-        rank, first = known[0] if known else said[0]
+        spoke = {rank for rank, one in said if one is not None}
+        causes = [(rank, one) for rank, one in said if (rank not in spoke if one is None else not _lost_partner(one))]
+        rank, first = (known or causes or said)[0]
         where = f"process {rank + 1} of {self.count}" if rank >= 0 else f"one of {self.count} processes"
         self.cancel()
         if first is None:
@@ -182,7 +188,7 @@ class TrainerProcesses:
         """What other processes say of the same failure; one that only lost its partner says so later."""
         said: list[tuple[int, Message | None]] = []
         try:
-            while len(said) < self.count:
+            while len(said) < 2 * self.count:  # each its error and its end
                 rank, message = self._heard.get(timeout=_SECONDS_FOR_OTHERS_TO_SPEAK)
                 if message is None or "error" in message:
                     said.append((rank, message))
@@ -193,6 +199,11 @@ class TrainerProcesses:
     def _log(self) -> str:
         lines = (self._folder / "log").read_text(encoding="utf-8", errors="replace").splitlines()[-_LOG_LINES:]
         return "" if not lines else "\nThe last lines they wrote:\n" + "\n".join(lines)
+
+
+def _lost_partner(message: Message) -> bool:
+    """Whether an error only says that another process is gone."""
+    return any(word in message["message"].lower() for word in _OF_THE_CONNECTION)
 
 
 def _kind(message: Message) -> type[DialrlError] | None:
