@@ -120,7 +120,7 @@ class InProcessHost:
         """The result of something vLLM is told; its own errors become HostError."""
         try:
             return self._do(work)
-        except (RuntimeError, ValueError, OSError, TypeError, KeyError, AttributeError, NotImplementedError) as error:
+        except (RuntimeError, ValueError, OSError, TypeError, KeyError, AttributeError) as error:
             raise HostError(f"vLLM failed: {type(error).__name__}: {error}") from error
 
     def _do(self, work: "Coroutine[Any, Any, T]") -> T:

@@ -1,5 +1,6 @@
 """Options of the judge ``information-gain`` (key ``judge_options``). Not here: what they do (``information_gain``)."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any, Literal
 
@@ -11,7 +12,7 @@ from dialrl.model.loading import Precision
 DEFAULT_WRAPPER = "<think>What I have seen so far is enough to answer.</think>\n<answer>"
 
 
-class ListeningOptions(StageConfig):
+class ListeningOptions(StageConfig, ABC):
     """How a model is asked how much it believes in a text."""
 
     max_gold_tokens: int = semantic(64, help="Longest answer in tokens.", ge=1)
@@ -29,9 +30,9 @@ class ListeningOptions(StageConfig):
     device: str = operational("cpu", help="Where the policy runs: cpu, cuda.")
     token_budget: int = operational(8192, help="Tokens computed together.", ge=1)
 
+    @abstractmethod
     def frame(self) -> tuple[str, str]:
         """The text before and after the text that is believed in."""
-        raise NotImplementedError
 
     @field_validator("token_floor")
     @classmethod

@@ -1,10 +1,12 @@
-"""The stage ``judge`` for whichever judge is asked for: one that grades turns, or the policy's own belief.
+"""The stage ``judge`` for whichever judge is asked for: one that grades turns, or one that adds columns beside grades.
 
-What ``dialrl judge`` and ``dialrl train`` call. Not here: either of them.
+What ``dialrl judge`` and ``dialrl train`` call. Not here: any of them; each is imported only when asked for.
 """
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
+from typing import Protocol
 
 from dialrl.errors import UsageError
 from dialrl.judge.config import JudgeConfig
@@ -12,6 +14,22 @@ from dialrl.progress import SILENT, Progress
 from dialrl.summary import StageSummary
 
 INFORMATION_GAIN, REFERENCE_KL, SAFETY, NO_JUDGE = "information-gain", "reference-kl", "safety", "none"
+
+
+class JudgeStage(Protocol):
+    """A judge as a function from files to a file."""
+
+    def __call__(
+        self,
+        inputs: Path | Sequence[Path],
+        output: Path,
+        config: JudgeConfig,
+        *,
+        overwrite: bool = False,
+        resume: bool = False,
+        slim: bool = False,
+        progress: Progress = SILENT,
+    ) -> StageSummary: ...
 
 
 def judge_files(
@@ -32,38 +50,41 @@ def judge_files(
 
     Raises UsageError when that judge is given no policy, and whatever a judge raises.
     """
+    stage = _stage(config, policy)
+    return stage(inputs, output, config, overwrite=overwrite, resume=resume, slim=slim, progress=progress)
+
+
+def _stage(config: JudgeConfig, policy: str | Path | None) -> JudgeStage:
     if config.judge == NO_JUDGE:
         from dialrl.judge.no_judge import judge_nothing
 
-        return judge_nothing(inputs, output, config, overwrite=overwrite, resume=resume, slim=slim, progress=progress)
+        return judge_nothing
     if config.judge == REFERENCE_KL:
         from dialrl.judge.reference_kl import judge_reference_kl
 
-        return judge_reference_kl(
-            inputs, output, config, overwrite=overwrite, resume=resume, slim=slim, progress=progress
-        )
+        return judge_reference_kl
     if config.judge == SAFETY:
         from dialrl.judge.safety import judge_safety
 
-        return judge_safety(inputs, output, config, overwrite=overwrite, resume=resume, slim=slim, progress=progress)
-    if config.judge != INFORMATION_GAIN:
-        from dialrl.judge.stage import judge_dialogues
+        return judge_safety
+    if config.judge == INFORMATION_GAIN:
+        return _belief_stage(config, policy)
+    from dialrl.judge.stage import judge_dialogues
 
-        return judge_dialogues(inputs, output, config, overwrite=overwrite, resume=resume, slim=slim, progress=progress)
+    return judge_dialogues
+
+
+def _belief_stage(config: JudgeConfig, policy: str | Path | None) -> JudgeStage:
     over_needs = config.judge_options.get("targets") == "needs"
-    policy = (config.judge_options.get("listener") if over_needs else None) or policy
-    if policy is None:
+    listener = (config.judge_options.get("listener") if over_needs else None) or policy
+    if listener is None:
         raise UsageError(
             "The judge information-gain scores a policy's belief: name the policy with --policy DIRECTORY."
         )
     if over_needs:
         from dialrl.judge.information_gain_needs import judge_needs
 
-        return judge_needs(
-            inputs, output, config, listener=policy, overwrite=overwrite, resume=resume, slim=slim, progress=progress
-        )
+        return partial(judge_needs, listener=listener)
     from dialrl.judge.information_gain import judge_beliefs
 
-    return judge_beliefs(
-        inputs, output, config, policy=policy, overwrite=overwrite, resume=resume, slim=slim, progress=progress
-    )
+    return partial(judge_beliefs, policy=listener)
