@@ -22,7 +22,7 @@ $(BIN)/python:
 
 install: $(VENV)/.installed
 $(VENV)/.installed: pyproject.toml constraints.txt | $(BIN)/python
-	$(INSTALL) -e '.[train,openai,peft,search,report,stats,tui]'
+	$(INSTALL) -e '.[train,openai,peft,search,report,stats,tui,serve]'
 	@touch $@
 
 install-dev: $(VENV)/.installed-dev
