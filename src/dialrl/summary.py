@@ -12,7 +12,7 @@ class StageSummary:
 
     ``counts`` are whole numbers of things (dialogues, turns, degenerate pools ...), ``figures`` any other named values
     (may nest), ``warnings`` sentences a user should read. A figure never stands without the count it rests on.
-    ``failure``: why the command exits with 1 once all of this is said, for a stage that writes nothing to look at.
+    ``failure``: why the command exits with 1 once all of this is said (a gate not passed, a flag raised).
     """
 
     stage: str

@@ -128,7 +128,7 @@ def add_command(
             )
             summary = run(call)
         if summary is not None:
-            emit(summary, as_json=values["as_json"], view=view)
+            _emit(summary, as_json=values["as_json"], view=view)
             if summary.failure is not None:
                 raise FailureThresholdError(summary.failure)
 
@@ -166,8 +166,7 @@ def _resolve(
     )
 
 
-def emit(summary: StageSummary, *, as_json: bool, view: View | None = None) -> None:
-    """Print a summary: what a command does with the one it returns."""
+def _emit(summary: StageSummary, *, as_json: bool, view: View | None) -> None:
     if as_json:
         typer.echo(json.dumps(summary.to_json(), ensure_ascii=False, allow_nan=False, default=str))
         return

@@ -37,12 +37,12 @@ def register(app: typer.Typer, name: str, entry: Entry) -> None:
 
 def run(call: Call) -> None:
     from dialrl.cli.progress_view import drawn
-    from dialrl.cli.train import _pipeline_file
+    from dialrl.cli.train import pipeline_file
     from dialrl.doctor.stage import examine, subject_of
 
     given: dict[str, Any] = dict(call.extras)
     subject = subject_of(
-        None if given["config"] is None else _pipeline_file(given["config"]),
+        None if given["config"] is None else pipeline_file(given["config"]),
         given["policy"],
         given["endpoint"] or (),
         given["model"],

@@ -3,12 +3,13 @@
 Registered by ``evaluate``. Not here: any measure.
 """
 
+from dataclasses import replace
 from pathlib import Path
 
 import typer
 
-from dialrl.cli.command import PLACES, Call, add_command, emit, option
-from dialrl.errors import FailureThresholdError, UsageError
+from dialrl.cli.command import PLACES, Call, add_command, option
+from dialrl.errors import UsageError
 from dialrl.evaluate.judge_config import JudgeTrialConfig
 from dialrl.summary import StageSummary
 
@@ -35,7 +36,7 @@ def register_judge(group: typer.Typer) -> None:
     )
 
 
-def judge(call: Call) -> StageSummary | None:
+def judge(call: Call) -> StageSummary:
     from dialrl.evaluate.gate import unmet
     from dialrl.evaluate.judge_check import JudgedFiles, evaluate_judge
 
@@ -56,5 +57,4 @@ def judge(call: Call) -> StageSummary | None:
     )
     if summary.figures["passed"]:
         return summary
-    emit(summary, as_json=call.as_json)
-    raise FailureThresholdError(f"The judge does not pass: {', '.join(unmet(summary.figures['gate']))}.")
+    return replace(summary, failure=f"The judge does not pass: {', '.join(unmet(summary.figures['gate']))}.")

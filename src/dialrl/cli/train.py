@@ -41,7 +41,7 @@ def run(call: Call) -> StageSummary | None:
     if len(call.inputs) != 1:
         raise UsageError(f"dialrl train takes one pipeline YAML; got {len(call.inputs)}.")
     tracked = (f"train.track={call.extras['track']}",) if call.extras["track"] else ()
-    pipeline = read_pipeline(_pipeline_file(call.inputs[0]), _changes([*(call.extras["set"] or ()), *tracked]))
+    pipeline = read_pipeline(pipeline_file(call.inputs[0]), _changes([*(call.extras["set"] or ()), *tracked]))
     if call.extras["dry_run"]:
         check_pipeline(pipeline)
         typer.echo(resolved_text(pipeline, as_json=call.as_json))
@@ -79,7 +79,7 @@ def _memory(pipeline: Any) -> Sequence[str]:
         return (f"memory of the update: not known ({error})",)
 
 
-def _pipeline_file(given: Path) -> Path:
+def pipeline_file(given: Path) -> Path:
     """The file as given, or the shipped pipeline of that name (``demo.yaml``)."""
     from dialrl.errors import MissingInputError
     from dialrl.resources import resource

@@ -41,8 +41,8 @@ def resolved(url: str) -> str:
         return url
     if url not in _ADDRESSES and url.startswith(HF_SCHEME):
         raise UsageError(
-            f"The model '{url}' is loaded by dialrl rollout, judge and train alone; this command does not. Serve it:"
-            f" dialrl serve --policy {url.removeprefix(HF_SCHEME)}"
+            f"The model '{url}' is loaded by dialrl rollout, judge, evaluate and train; this command loads none. Serve"
+            f" it: dialrl serve --policy {url.removeprefix(HF_SCHEME)}"
         )
     if url not in _ADDRESSES:
         known = ", ".join(_ADDRESSES) or "none"
