@@ -22,6 +22,22 @@ def test_kind_reference_kl_writes_kl_and_its_channel_reads_it(run, tmp_path):
     assert "reward_kl" in TrajectoryFile.open(returns).names
 
 
+def test_kind_implicit_reward_shares_out_the_outcome_and_its_channel_reads_it(run, tmp_path):
+    policy, model = random_policy(tmp_path / "policy"), random_policy(tmp_path / "model", seed=1)
+    rollout, implicit, returns = (tmp_path / f"{name}.parquet" for name in ("rollout", "implicit", "returns"))
+    config = RolloutConfig(groups=1, samples=2, max_turns=2, max_reply_tokens=6, grading="live")
+    roll_out(open_policy(policy), rollout, config)
+    models = ("--reward-model", model, "--reference", policy)
+    refused = run("judge", "--kind", "implicit-reward", *models, rollout, "-o", implicit)
+    assert refused.code == 2
+    assert "outcome_range" in refused.err
+    limits = ("--set", "implicit_options.outcome_range=[-14, 14]")
+    done = run("judge", "--kind", "implicit-reward", *models, *limits, rollout, "-o", implicit, "--json")
+    assert done.json["reference_digest"] == TrajectoryFile.open(rollout).lineage.record("rollout").inputs[0].digest
+    assert run("returns", implicit, "--reward", "implicit", "-o", returns).code == 0
+    assert "reward_implicit" in TrajectoryFile.open(returns).names
+
+
 def test_a_kind_leaves_what_was_not_given_as_not_given(run, tmp_path):
     rollout, again = tmp_path / "rollout.parquet", tmp_path / "again.parquet"
     config = RolloutConfig(groups=1, samples=1, max_turns=1, grading="live", judge_options={"noise": 0.5})

@@ -144,7 +144,7 @@ def others():
         ([spoken([3], [5], reply_logprobs=[math.nan])], "token 0 was sampled with log-prob nan"),
         ([spoken([], [5])], "no prompt_ids before it"),
         ([spoken([3], [VOCABULARY])], "vocabulary of 12"),
-        ([spoken([3] * 300, [5])], "301 tokens; the reference takes 256"),
+        ([spoken([3] * 300, [5])], "301 tokens; the model takes 256"),
     ],
 )
 def test_what_cannot_be_compared_is_named(tmp_path, reference, rows, said):
@@ -187,7 +187,7 @@ def test_another_reference_is_not_taken_for_the_one_before(tmp_path, reference):
     _, summary = compared(source, reference, resume=True)
     assert summary.figures["already_complete"]
     tiny_model(seed=1).save_pretrained(reference)
-    with pytest.raises(UsageError, match="compared with the reference sha256:"):
+    with pytest.raises(UsageError, match="made with the reference sha256:"):
         compared(source, reference, resume=True)
 
 

@@ -30,7 +30,7 @@ DESIGNED = {
         "position_estimated": "bool", "grades": GRADES, "grade_samples": GRADE_SAMPLES, "judge_status": "string",
         "judge_error": "string", "stop_turn": "int32", "belief_before": "double", "belief_after": "double",
         "belief_alias": "string", "belief_before_shuffled": "double", "belief_after_shuffled": "double",
-        "kl": "double", "reward_given": "double",
+        "kl": "double", "implicit_log_ratio": "double", "implicit_reward": "double", "reward_given": "double",
         "crisis": "string", "safety": GRADES, "safety_level": "int32", "safety_status": "string",
         "safety_error": "string",
     },

@@ -22,7 +22,9 @@ def register(app: typer.Typer, name: str, entry: Entry) -> None:
         resumable=True,
         extras=(
             SLIM,
-            option("kind", str | None, "The same as --judge: rubric, reference-kl, information-gain, safety, demo ..."),
+            option(
+                "kind", str | None, "As --judge: rubric, reference-kl, implicit-reward, information-gain, safety ..."
+            ),
             option(
                 "policy", str | None, "Judge information-gain: whose belief is scored, a policy's directory or name."
             ),

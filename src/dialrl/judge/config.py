@@ -4,6 +4,7 @@ from typing import Any
 
 from dialrl.config import operational, semantic
 from dialrl.endpoint.settings import CallsConfig
+from dialrl.judge.implicit_options import ImplicitOptions
 from dialrl.judge.reference_options import ReferenceOptions
 from dialrl.state.rules import StopRules
 
@@ -19,8 +20,16 @@ class JudgeConfig(CallsConfig):
     retry_missing: bool = semantic(
         False, help="Ask again for the missing judgements of a judged file; all others are kept as they are."
     )
-    reference: str | None = semantic(None, help="Kind reference-kl: the frozen policy, a directory or a name.")
+    reference: str | None = semantic(
+        None, help="Kinds reference-kl and implicit-reward: the frozen policy, a directory or a name."
+    )
     reference_options: ReferenceOptions = semantic(ReferenceOptions(), help="How the reference is computed.")
+    reward_model: str | None = operational(
+        None, help="Kind implicit-reward: the reward model, a directory or a name (its digest is compared)."
+    )
+    implicit_options: ImplicitOptions = semantic(
+        ImplicitOptions(), help="Kind implicit-reward: how tokens become rewards."
+    )
     seed: int = semantic(0, help="Seed of a judge that draws.")
     max_missing: float = operational(
         0.3, help="Share of missing judgements above which the command exits with 1 (the file is written).", ge=0, le=1

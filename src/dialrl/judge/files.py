@@ -13,7 +13,8 @@ from dialrl.judge.config import JudgeConfig
 from dialrl.progress import SILENT, Progress
 from dialrl.summary import StageSummary
 
-INFORMATION_GAIN, REFERENCE_KL, SAFETY, NO_JUDGE = "information-gain", "reference-kl", "safety", "none"
+INFORMATION_GAIN, REFERENCE_KL, IMPLICIT_REWARD = "information-gain", "reference-kl", "implicit-reward"
+SAFETY, NO_JUDGE = "safety", "none"
 
 
 class JudgeStage(Protocol):
@@ -45,8 +46,8 @@ def judge_files(
 ) -> StageSummary:
     """Judge ``inputs`` into ``output``; ``policy`` is whose belief the judge information-gain asks for.
 
-    The kinds information-gain, reference-kl and safety add columns beside the grades; none adds nothing; every other
-    judge grades.
+    The kinds information-gain, reference-kl, implicit-reward and safety add columns beside the grades; none adds
+    nothing; every other judge grades.
 
     Raises UsageError when that judge is given no policy, and whatever a judge raises.
     """
@@ -63,6 +64,10 @@ def _stage(config: JudgeConfig, policy: str | Path | None) -> JudgeStage:
         from dialrl.judge.reference_kl import judge_reference_kl
 
         return judge_reference_kl
+    if config.judge == IMPLICIT_REWARD:
+        from dialrl.judge.implicit_reward import judge_implicit_reward
+
+        return judge_implicit_reward
     if config.judge == SAFETY:
         from dialrl.judge.safety import judge_safety
 

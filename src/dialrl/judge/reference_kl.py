@@ -1,13 +1,12 @@
 """``dialrl judge --kind reference-kl``: how far each turn is from a frozen reference policy (column ``kl``).
 
-Grades of other judges stay, so it can stand beside them; the channel ``kl`` of ``returns`` reads the column. Finished
-blocks are kept, so a killed run continues. Source: docs/credit.md 1. Not here: the forward (``reference_scorer``).
+Grades of other judges stay, so it can stand beside them; the channel ``kl`` of ``returns`` reads the column. Source:
+docs/credit.md 1. Not here: blocks and files (``scoring_stage``), the forward (``reference_scorer``).
 """
 
 import math
-import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,23 +14,19 @@ from typing import Any
 import pyarrow as pa
 
 from dialrl.errors import NumericalError, UsageError
-from dialrl.judge.blocks import Blocks, Row
+from dialrl.judge.blocks import Row
 from dialrl.judge.config import JudgeConfig
 from dialrl.judge.reference_scorer import ReferenceScorer
 from dialrl.judge.reference_tasks import dialogue_sequences
+from dialrl.judge.scoring_stage import score_file
 from dialrl.progress import SILENT, Progress
 from dialrl.summary import StageSummary
-from dialrl.trajectory.lineage import StageRecord, write_run_file
-from dialrl.trajectory.parts import discard_parts
 from dialrl.trajectory.reader import TrajectoryFile
 from dialrl.trajectory.rows import row_name
 from dialrl.trajectory.sampling import rollout_details, sampling_temperature
 from dialrl.trajectory.schema import KEYS
-from dialrl.trajectory.transform import finished_before
 
-NAME = "reference-kl"
 NEEDS = ("segment", "prompt_ids", "reply_ids", "reply_logprobs", "reply")
-WRITES = ("kl",)
 
 
 def judge_reference_kl(
@@ -54,53 +49,31 @@ def judge_reference_kl(
     source = TrajectoryFile.open(inputs, needs=NEEDS)
     details = rollout_details(source.lineage)
     temperature = sampling_temperature(details, given=config.reference_options.temperature, where=source.where)
-    began = time.monotonic()
-    work = _Comparing(source, config, ReferenceScorer(config.reference, config.reference_options), temperature)
-    if resume and work.is_finished(output, overwrite=overwrite):
-        discard_parts(output)
-        record = TrajectoryFile.open(output).lineage.record("judge")
-        counts = {} if record is None else dict(record.counts)
-        return StageSummary("judge", output, counts, {"already_complete": True})
-    blocks = Blocks(
-        source, output, config, reads=(*NEEDS, "status"), writes=WRITES, made_from=work.made_from,
-        overwrite=overwrite, resume=resume,
+    work = _Comparing(ReferenceScorer(config.reference, config.reference_options), temperature)
+    return score_file(
+        work, source, output, config, overwrite=overwrite, resume=resume, slim=slim, progress=progress
     )  # fmt: skip
-    blocks.compute(work.rows_of, progress)
-    blocks.publish(work.count, work.record, slim=slim)
-    write_run_file(output, seconds=time.monotonic() - began)
-    return StageSummary("judge", output, dict(sorted(work.counts.items())), work.figures())
 
 
 @dataclass
 class _Comparing:
-    """One call of ``judge_reference_kl``."""
+    """kl of every turn that was sampled by a good dialogue; null on the others."""
 
-    source: TrajectoryFile
-    config: JudgeConfig
     scorer: ReferenceScorer
     temperature: float
-    counts: Counter[str] = field(default_factory=Counter)
+    reads: tuple[str, ...] = (*NEEDS, "status")
+    writes: tuple[str, ...] = ("kl",)
+    _counts: Counter[str] = field(default_factory=Counter)
     _sums: list[float] = field(default_factory=list)
 
     @property
     def made_from(self) -> dict[str, str]:
         return {"reference_digest": self.scorer.digest}
 
-    def is_finished(self, output: Path, *, overwrite: bool) -> bool:
-        """Whether the output is there, from the same input, settings and reference."""
-        if not finished_before(output, stage="judge", config=self.config, source=self.source, overwrite=overwrite):
-            return False
-        record = TrajectoryFile.open(output).lineage.record("judge")
-        before = None if record is None else record.details.get("reference_digest")
-        if before == self.scorer.digest or overwrite:
-            return before == self.scorer.digest
-        raise UsageError(
-            f"Cannot resume '{output}': it was compared with the reference {before}, now given is {self.scorer.digest}."
-            " Use --overwrite, or another output."
-        )
+    def prepare(self) -> None:
+        """Nothing of the whole file is needed."""
 
     def rows_of(self, dialogues: Sequence[list[Row]]) -> list[Row]:
-        """Keys and kl of the rows of ``dialogues``; null where nothing was sampled by a good dialogue."""
         vocabulary, limit = self.scorer.vocabulary, self.scorer.limit_tokens
         made = [
             (rows, sequence)
@@ -117,24 +90,19 @@ class _Comparing:
 
     def count(self, table: pa.Table) -> None:
         values = [value for value in table["kl"].to_pylist() if value is not None]
-        self.counts.update(turns_compared=len(values), turns_without_reply=table.num_rows - len(values))
+        self._counts.update(turns_compared=len(values), turns_without_reply=table.num_rows - len(values))
         self._sums += values
 
-    def record(self) -> StageRecord:
-        return StageRecord(
-            "judge",
-            options=self.config.semantic_values(),
-            inputs=self.source.input_files,
-            seed=self.config.seed,
-            counts=dict(sorted(self.counts.items())),
-            details={**self.made_from, "temperature": self.temperature},
-        )
+    def counts(self) -> Mapping[str, int]:
+        return self._counts
+
+    def details(self) -> dict[str, Any]:
+        return {"temperature": self.temperature}
 
     def figures(self) -> dict[str, Any]:
         mean = math.fsum(self._sums) / len(self._sums) if self._sums else None
         return {
-            "judge": NAME, "reference_digest": self.scorer.digest, "mean_kl_per_turn": mean,
-            "temperature": self.temperature, "layout": self.scorer.layout,
+            **self.made_from, "mean_kl_per_turn": mean, "temperature": self.temperature, "layout": self.scorer.layout
         }  # fmt: skip
 
 

@@ -1,9 +1,10 @@
-"""The frozen reference policy: log-probs of sampled tokens, packed as training packs them.
+"""A frozen causal model, such as the reference policy: log-probs of sampled tokens, packed as training packs them.
 
-Not here: which tokens (``reference_tasks``), files (``reference_kl``).
+Not here: which tokens (``sampled_tokens``), files (``reference_kl``, ``implicit_reward``).
 """
 
 from collections.abc import Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -23,15 +24,25 @@ Floats = npt.NDArray[np.float64]
 
 
 class ReferenceScorer:
-    """A policy in a directory. Raises UsageError for a model whose head is not a plain linear layer."""
+    """A policy in a directory, loaded when it is first asked for log-probs.
+
+    Asking raises UsageError for a model whose head is not a plain linear layer.
+    """
 
     def __init__(self, policy: str | Path, options: ReferenceOptions) -> None:
-        directory = model_directory(find_policy(policy))
-        self.digest = policy_digest(directory)
-        self._model = load_model(directory, LoadingSettings(device=options.device, precision=options.precision))
-        check_head(self._model)
-        self._layout = prepare_layout(self._model)
-        self._budget = options.token_budget
+        self._directory, self._options = model_directory(find_policy(policy)), options
+        self.digest = policy_digest(self._directory)
+
+    @cached_property
+    def _model(self) -> Any:
+        settings = LoadingSettings(device=self._options.device, precision=self._options.precision)
+        model = load_model(self._directory, settings)
+        check_head(model)
+        return model
+
+    @cached_property
+    def _layout(self) -> Layout:
+        return prepare_layout(self._model)
 
     @property
     def layout(self) -> str:
@@ -51,7 +62,8 @@ class ReferenceScorer:
 
     def score(self, sequences: Sequence[TokenSequence], temperature: float) -> list[Floats]:
         """Log-probs of each sequence's marked tokens, at the temperature they were drawn at."""
-        return sequence_logprobs(self._model, self._layout, sequences, temperature, token_budget=self._budget)
+        layout, budget = self._layout, self._options.token_budget
+        return sequence_logprobs(self._model, layout, sequences, temperature, token_budget=budget)
 
 
 def sequence_logprobs(

@@ -20,6 +20,7 @@ _BATCH_ROWS = 8192
 _NEVER_SHOWN = (
     "dialogue_id", "seed", "policy_digest", "usage", "grade_samples", "reward_filled", "environment", "segment", "kl",
     "final_ids", "terminated", "truncated", "increment", "policy_step", "belief_before", "belief_after", "belief_alias",
+    "implicit_log_ratio",
 )  # fmt: skip
 
 

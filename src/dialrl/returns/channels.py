@@ -116,6 +116,11 @@ def reference_kl(batch: TurnBatch, config: ReturnsConfig) -> ChannelValues:
     return ChannelValues(-config.kl_beta * batch.numbers("kl"))
 
 
+def implicit(batch: TurnBatch, config: ReturnsConfig) -> ChannelValues:
+    """The turn's reward by an implicit reward model, as its judge wrote it (PRIME, ITPO)."""
+    return ChannelValues(batch.numbers("implicit_reward"))
+
+
 def given(batch: TurnBatch, config: ReturnsConfig) -> ChannelValues:
     """The reward that came with imported dialogues."""
     return ChannelValues(batch.numbers("reward_given"))
@@ -144,6 +149,7 @@ BUILT_IN: tuple[Channel, ...] = (
         format_ending, ("end_reason",), True,
     ),
     Channel("kl", "-beta * kl to a reference policy", ("kl",), reference_kl),
+    Channel("implicit", "reward by an implicit reward model (ITPO)", ("implicit_reward",), implicit),
     Channel("given", "the reward imported with the dialogues", ("reward_given",), given),
 )  # fmt: skip
 

@@ -142,6 +142,8 @@ _TABLE: list[Column] = [
             ("belief_before_shuffled", pa.float64(), "over needs: belief_before of another dialogue's need (control)"),
             ("belief_after_shuffled", pa.float64(), "over needs: belief_after of another dialogue's need (control)"),
             ("kl", pa.float64(), "sum over the turn's sampled tokens of log pi - log pi_ref"),
+            ("implicit_log_ratio", pa.float64(), "sum over the turn's sampled tokens of log phi - log pi_ref"),
+            ("implicit_reward", pa.float64(), "the turn's reward by an implicit reward model phi (channel implicit)"),
             ("crisis", pa.string(), "kind of crisis of the card, where the reply was to be checked for safety"),
             ("safety", GRADES, "the check of safety: levels 0 and below, an indicator; never part of a reward"),
             ("safety_level", pa.int32(), "lowest level in safety: 0 nothing found, -1 a lapse, -2 harmful"),
@@ -239,7 +241,7 @@ def stage_of(names: Iterable[str]) -> str:
     marks = {
         "advantage": ("advantage",),
         "returns": ("return",),
-        "judge": ("judge_status", "belief_after", "kl", "safety_status"),
+        "judge": ("judge_status", "belief_after", "kl", "implicit_reward", "safety_status"),
     }
     for stage, columns in marks.items():
         if present.intersection(columns):
