@@ -4,19 +4,22 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 
 from dialrl.environment.demo.planner import DemoReference
-from dialrl.errors import InputError
+from dialrl.errors import InputError, UsageError
 from dialrl.evaluate.study_table import read_table
 from dialrl.lab.config import ConfirmConfig
 from dialrl.lab.confirm import Plan, read_run, run_confirm
 from dialrl.lab.runs import RunKey
+from dialrl.lab.training import TrainingWatch, remove_run
+from dialrl.progress import Silent
 
 KEY = RunKey("confirm", "standard", "mica", 5e-4, 0, {})
 EXACT = {"silent": 0.0, "myopic": 3.0, "optimum": 12.0, "clairvoyant": 13.0}
 TINY = ConfirmConfig(
-    presets=("mica",),
+    presets=("mica", "grpo"),
     seeds=1,
     iterations=1,
     changes={
@@ -46,6 +49,11 @@ def write_run(place: Path, iterations: int, evaluated: dict[int, float]) -> None
 def write(path: Path, content: dict[str, Any]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(content))
+
+
+def lines(path: Path, records: list[dict[str, Any]]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(json.dumps(record) + "\n" for record in records))
 
 
 def test_a_run_of_train_becomes_a_learning_curve(tmp_path: Path) -> None:
@@ -78,13 +86,95 @@ def test_the_length_of_a_run_is_part_of_what_it_is() -> None:
     assert len(names) == 2
 
 
-def test_a_study_trains_writes_its_table_and_is_resumed_without_training(tmp_path: Path) -> None:
-    first = run_confirm(tmp_path, TINY)
-    rows = read_table(tmp_path / "lab.parquet").to_pylist()
+class Watched(Silent):
+    """Remembers how much work was announced and done, and the figures beside it."""
+
+    def __init__(self) -> None:
+        self.total, self.done, self.figures = 0, 0, dict[str, float]()
+
+    def start(self, task: str, total: int | None = None, unit: str = "") -> None:
+        self.total = total or 0
+
+    def advance(self, amount: int = 1, **figures: float) -> None:
+        self.done += amount
+        self.figures = figures
+
+
+@pytest.fixture(scope="module")
+def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two presets trained side by side; tests read it and do not change it."""
+    folder = tmp_path_factory.mktemp("lab") / "confirm"
+    watched = Watched()
+    summary = run_confirm(folder, TINY, progress=watched)
+    assert summary.counts == {"runs": 2, "trained_now": 2}
+    assert (watched.total, watched.done) == (2, 2)
+    return folder
+
+
+def test_the_table_holds_every_run_preset_by_preset(study: Path) -> None:
+    rows = read_table(study / "lab.parquet").to_pylist()
     assert [(row["tier"], row["preset"], row["iteration"], row["dialogues"]) for row in rows] == [
         ("confirm", "mica", 0, 0),
         ("confirm", "mica", 1, 2),
+        ("confirm", "grpo", 0, 0),
+        ("confirm", "grpo", 1, 2),
     ]
-    again = run_confirm(tmp_path, TINY, resume=True)
-    assert (first.counts, again.counts) == ({"runs": 1, "trained_now": 1}, {"runs": 1, "trained_now": 0})
-    assert again.figures == first.figures
+
+
+def test_runs_side_by_side_find_what_one_after_another_finds(study: Path, tmp_path: Path) -> None:
+    run_confirm(tmp_path / "one", TINY.updated(jobs=1))
+    one, two = (read_table(folder / "lab.parquet").drop(["seconds"]) for folder in (tmp_path / "one", study))
+    assert one.equals(two)
+    advantage = Path("train", "grpo-seed0", "0000", "advantage.parquet")
+    assert pq.read_table(study / advantage).equals(pq.read_table(tmp_path / "one" / advantage))
+
+
+def test_a_finished_study_is_resumed_without_training(study: Path) -> None:
+    before, watched = (study / "lab.parquet").read_bytes(), Watched()
+    again = run_confirm(study, TINY.updated(jobs=1), resume=True, progress=watched)
+    assert again.counts == {"runs": 2, "trained_now": 0}
+    assert (watched.total, (study / "lab.parquet").read_bytes()) == (0, before)
+
+
+def test_runs_of_two_folders_put_together_are_one_study(study: Path, tmp_path: Path) -> None:
+    runs = sorted((study / "runs").rglob("*.json"))
+    for file in runs:
+        write(tmp_path / "both" / "runs" / file.relative_to(study / "runs"), json.loads(file.read_text()))
+    both = run_confirm(tmp_path / "both", TINY, resume=True)
+    assert both.counts == {"runs": 2, "trained_now": 0}
+    assert (tmp_path / "both" / "lab.parquet").read_bytes() == (study / "lab.parquet").read_bytes()
+
+
+def test_a_run_that_fails_is_named_and_its_error_keeps_its_kind(tmp_path: Path) -> None:
+    write(tmp_path / "train" / "mica-seed0" / "notes.json", {})
+    with pytest.raises(UsageError, match=r"failed \(mica-seed0\): .*is not empty"):
+        run_confirm(tmp_path, TINY.updated(presets=("mica",)))
+
+
+def test_progress_follows_the_files_of_runs_in_other_processes(tmp_path: Path) -> None:
+    one, other = tmp_path / "mica-seed0", tmp_path / "grpo-seed0"
+    lines(one / "metrics.jsonl", [{}, {}])
+    watched = Watched()
+    watch = TrainingWatch([one, other], 5, watched)
+    assert watched.total == 3 + 5  # two iterations of one are there from before
+    watch.look()
+    assert watched.done == 0
+    lines(one / "metrics.jsonl", [{}, {}, {}])
+    lines(one / "evaluations.jsonl", [{"share": 0.1}, {"share": 0.4}])
+    watch.look()
+    lines(other / "metrics.jsonl", [{}])
+    watch.look()
+    assert (watched.done, watched.figures) == (2, {"mica-seed0": 0.4})
+    lines(one / "metrics.jsonl", [{}] * 5)
+    watch.finished(one)
+    lines(other / "metrics.jsonl", [{}] * 5)
+    watch.finished(other)
+    assert (watched.done, watched.figures) == (8, {})
+
+
+def test_beginning_anew_removes_runs_and_nothing_else(tmp_path: Path) -> None:
+    write(tmp_path / "run" / "pipeline.yaml", {})
+    write(tmp_path / "mine" / "notes.json", {})
+    for name in ("run", "mine", "not there"):
+        remove_run(tmp_path / name)
+    assert sorted(path.name for path in tmp_path.iterdir() if path.is_dir()) == ["mine"]

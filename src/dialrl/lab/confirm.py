@@ -1,8 +1,9 @@
 """``dialrl lab confirm``: the confirmation tier. What the fast tier found, asked of the tiny language model.
 
 Every run is one of ``dialrl train`` on the demo pipeline; only the preset and the seed differ, so rollouts, updates and
-learning rate are equal. Runs are resumed where they were killed; a finished one is a small file of its own. Not here:
-training (``dialrl.train``), what the figures say (``evaluate.study_figures``).
+learning rate are equal. Several runs go side by side, each in a process of its own on one thread. They are resumed
+where they were killed; a finished one is a small file of its own. Not here: training (``dialrl.train``), what the
+figures say (``evaluate.study_figures``).
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,15 +17,16 @@ from dialrl.errors import InputError
 from dialrl.lab.config import ConfirmConfig
 from dialrl.lab.fast import FastPoint
 from dialrl.lab.markdown import write_markdown
+from dialrl.lab.pool import Workers, workers
 from dialrl.lab.runs import RunFiles, RunKey, RunResult, prepare_runs
 from dialrl.lab.study import TABLE
 from dialrl.lab.summary import study_summary
 from dialrl.lab.table import write_table
+from dialrl.lab.training import TrainingJob, TrainingWatch, remove_run, train_job
 from dialrl.progress import SILENT, Progress
 from dialrl.resources import resource
 from dialrl.summary import StageSummary
 from dialrl.train.config import PipelineConfig, read_pipeline
-from dialrl.train.loop import train
 from dialrl.train.run_directory import RunDirectory, read_json
 from dialrl.trajectory.atomic import exclusive
 
@@ -41,28 +43,60 @@ def run_confirm(
 ) -> StageSummary:
     """Train what is missing of ``config`` in ``folder`` (train/PRESET-seedN), and write ``lab.parquet`` there.
 
-    The table is written after every run, so it can be looked at on the way. Raises what ``train`` raises, and
-    OutputExistsError for a folder that holds runs unless ``resume`` or ``overwrite`` is given.
+    The table is written after every run, so it can be looked at on the way. When one fails or this process is
+    interrupted or killed, the others end as well; ``resume`` goes on with each where it was. Raises what ``train``
+    raises, and OutputExistsError for a folder that holds runs unless ``resume`` or ``overwrite`` is given.
     """
     config = config or ConfirmConfig()
-    plans = [Plan.of(config, preset, seed) for seed in range(config.seeds) for preset in config.presets]
-    files, runs, played = RunFiles(folder / "runs"), [], 0
-    progress.start("lab confirm", len(plans) * config.iterations, "iterations")
-    with exclusive(folder / ".lock", f"The study '{folder}'"):
+    confirmation = Confirmation(folder, config, progress)
+    with exclusive(folder / ".lock", f"The study '{folder}'"), workers(config.jobs, apart=True) as pool:
         prepare_runs(folder / "runs", overwrite=overwrite, resume=resume)
-        for plan in plans:
-            run = files.read(plan.key)
-            if run is None:
-                run = _trained(plan, folder / "train" / plan.name, progress, overwrite=overwrite)
-                files.write(run)
-                played += 1
-            else:
-                progress.advance(config.iterations)
-            runs.append(run)
-            write_table(folder / TABLE, [("final", each) for each in _by_preset(runs, config.presets)])
-            write_markdown(folder / TABLE, config.compare_with)
-    counts = {"runs": len(runs), "trained_now": played}
-    return study_summary(folder / TABLE, config.compare_with, counts, stage="lab confirm")
+        if overwrite:
+            confirmation.remove()
+        return confirmation.run(pool)
+
+
+class Confirmation:
+    """One call of ``run_confirm``."""
+
+    def __init__(self, folder: Path, config: ConfirmConfig, progress: Progress) -> None:
+        self.folder, self.config, self.progress = folder, config, progress
+        self.files = RunFiles(folder / "runs")
+        self.plans = [Plan.of(config, preset, seed) for seed in range(config.seeds) for preset in config.presets]
+
+    def remove(self) -> None:
+        """Remove the training of every planned run."""
+        for plan in self.plans:
+            remove_run(self._place(plan))
+
+    def run(self, pool: Workers) -> StageSummary:
+        found = {plan.name: run for plan in self.plans if (run := self.files.read(plan.key)) is not None}
+        missing = [plan for plan in self.plans if plan.name not in found]
+        watch = TrainingWatch([self._place(plan) for plan in missing], self.config.iterations, self.progress)
+
+        def finished(number: int, _: None) -> None:
+            plan = missing[number]
+            found[plan.name] = run = read_run(plan.key, self._place(plan))
+            self.files.write(run)
+            watch.finished(self._place(plan))
+            self._write(found)
+
+        if not missing:
+            self._write(found)
+        jobs = [TrainingJob(plan.pipeline, self._place(plan)) for plan in missing]
+        pool.each(train_job, jobs, finished, named=lambda job: job.place.name, meanwhile=watch.look)
+        counts = {"runs": len(found), "trained_now": len(missing)}
+        return study_summary(self.folder / TABLE, self.config.compare_with, counts, stage="lab confirm")
+
+    def _place(self, plan: "Plan") -> Path:
+        return self.folder / "train" / plan.name
+
+    def _write(self, found: Mapping[str, RunResult]) -> None:
+        """The tables of what is finished, preset by preset, whatever the order in which it was."""
+        runs = [found[plan.name] for plan in self.plans if plan.name in found]
+        ordered = [run for preset in self.config.presets for run in runs if run.key.preset == preset]
+        write_table(self.folder / TABLE, [("final", run) for run in ordered])
+        write_markdown(self.folder / TABLE, self.config.compare_with)
 
 
 @dataclass(frozen=True)
@@ -88,18 +122,6 @@ class Plan:
         options = {**pipeline.identity(), "iterations": config.iterations}
         key = RunKey("confirm", SETTING, preset, pipeline.update.learning_rate, seed, options)
         return cls(f"{preset}-seed{seed}", pipeline, key)
-
-
-def _by_preset(runs: Sequence[RunResult], presets: Sequence[str]) -> list[RunResult]:
-    return [run for preset in presets for run in runs if run.key.preset == preset]
-
-
-def _trained(plan: Plan, place: Path, progress: Progress, *, overwrite: bool) -> RunResult:
-    def watch(record: Mapping[str, Any]) -> None:
-        progress.advance(**({"share": record["share"]} if "share" in record else {}))
-
-    train(plan.pipeline, place, resume=not overwrite, overwrite=overwrite, watch=watch)
-    return read_run(plan.key, place)
 
 
 def read_run(key: RunKey, place: Path) -> RunResult:
