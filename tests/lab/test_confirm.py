@@ -6,6 +6,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
+from tests.lab.watched import Watched
 
 from dialrl.environment.demo.planner import DemoReference
 from dialrl.errors import InputError, UsageError
@@ -14,7 +15,6 @@ from dialrl.lab.config import ConfirmConfig
 from dialrl.lab.confirm import Plan, read_run, run_confirm
 from dialrl.lab.runs import RunKey
 from dialrl.lab.training import TrainingWatch, remove_run
-from dialrl.progress import Silent
 
 KEY = RunKey("confirm", "standard", "mica", 5e-4, 0, {})
 EXACT = {"silent": 0.0, "myopic": 3.0, "optimum": 12.0, "clairvoyant": 13.0}
@@ -86,20 +86,6 @@ def test_the_length_of_a_run_is_part_of_what_it_is() -> None:
     assert len(names) == 2
 
 
-class Watched(Silent):
-    """Remembers how much work was announced and done, and the figures beside it."""
-
-    def __init__(self) -> None:
-        self.total, self.done, self.figures = 0, 0, dict[str, float]()
-
-    def start(self, task: str, total: int | None = None, unit: str = "") -> None:
-        self.total = total or 0
-
-    def advance(self, amount: int = 1, **figures: float) -> None:
-        self.done += amount
-        self.figures = figures
-
-
 @pytest.fixture(scope="module")
 def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two presets trained side by side; tests read it and do not change it."""
@@ -107,7 +93,7 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
     watched = Watched()
     summary = run_confirm(folder, TINY, progress=watched)
     assert summary.counts == {"runs": 2, "trained_now": 2}
-    assert (watched.total, watched.done) == (2, 2)
+    assert (watched.total, watched.done) == ({"lab confirm": 2}, {"lab confirm": 2})
     return folder
 
 
@@ -133,7 +119,7 @@ def test_a_finished_study_is_resumed_without_training(study: Path) -> None:
     before, watched = (study / "lab.parquet").read_bytes(), Watched()
     again = run_confirm(study, TINY.updated(jobs=1), resume=True, progress=watched)
     assert again.counts == {"runs": 2, "trained_now": 0}
-    assert (watched.total, (study / "lab.parquet").read_bytes()) == (0, before)
+    assert (watched.total["lab confirm"], (study / "lab.parquet").read_bytes()) == (0, before)
 
 
 def test_runs_of_two_folders_put_together_are_one_study(study: Path, tmp_path: Path) -> None:
@@ -156,20 +142,20 @@ def test_progress_follows_the_files_of_runs_in_other_processes(tmp_path: Path) -
     lines(one / "metrics.jsonl", [{}, {}])
     watched = Watched()
     watch = TrainingWatch([one, other], 5, watched)
-    assert watched.total == 3 + 5  # two iterations of one are there from before
+    assert watched.total["lab confirm"] == 3 + 5  # two iterations of one are there from before
     watch.look()
-    assert watched.done == 0
+    assert watched.done["lab confirm"] == 0
     lines(one / "metrics.jsonl", [{}, {}, {}])
     lines(one / "evaluations.jsonl", [{"share": 0.1}, {"share": 0.4}])
     watch.look()
     lines(other / "metrics.jsonl", [{}])
     watch.look()
-    assert (watched.done, watched.figures) == (2, {"mica-seed0": 0.4})
+    assert (watched.done["lab confirm"], watched.figures) == (2, {"mica-seed0": 0.4})
     lines(one / "metrics.jsonl", [{}] * 5)
     watch.finished(one)
     lines(other / "metrics.jsonl", [{}] * 5)
     watch.finished(other)
-    assert (watched.done, watched.figures) == (8, {})
+    assert (watched.done["lab confirm"], watched.figures) == (8, {})
 
 
 def test_beginning_anew_removes_runs_and_nothing_else(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from tests.lab.watched import Watched
 
 from dialrl.environment.demo.rules import Levels
 from dialrl.environment.demo.scenario import scenarios
@@ -81,4 +82,7 @@ def test_the_study_tunes_once_with_an_exact_judge_and_goes_on_where_it_was(
     with pytest.raises(OutputExistsError):
         run_noise(tmp_path / "study", TINY)
     wider = TINY.updated(settings=("exact", "halo=1", "missing=0.5"))
-    assert run_noise(tmp_path / "study", wider, resume=True).counts == {"runs": 8, "played_now": 2}
+    watched = Watched()
+    again = run_noise(tmp_path / "study", wider, resume=True, progress=watched)
+    assert again.counts == {"runs": 8, "played_now": 2}
+    assert (watched.total["lab noise"], watched.done["lab noise"]) == (2, 2)  # the time left is that of these

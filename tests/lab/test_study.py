@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
+from tests.lab.watched import Watched
 
 from dialrl.environment.demo.planner import DemoReference
 from dialrl.errors import InputError, OutputExistsError, UsageError
@@ -13,7 +14,6 @@ from dialrl.lab.fast import FastPoint, play_fast
 from dialrl.lab.runs import RunFiles, RunKey, RunResult, read_references
 from dialrl.lab.settings import SETTINGS, setting
 from dialrl.lab.study import FIRST_TUNING_SEED, choose, run_study
-from dialrl.progress import Silent
 
 TINY = StudyConfig(
     presets=("mica", "grpo"),
@@ -189,21 +189,6 @@ def test_the_page_of_tables_holds_every_preset_in_every_setting(study: Path) -> 
 def test_a_plan_that_makes_no_sense_is_refused(changes: dict[str, object], sentence: str) -> None:
     with pytest.raises(ValueError, match=sentence):
         TINY.updated(**changes)
-
-
-class Watched(Silent):
-    """Remembers how much work was announced and how much was done."""
-
-    def __init__(self) -> None:
-        self.total: dict[str, int] = {}
-        self.done: dict[str, int] = {}
-
-    def start(self, task: str, total: int | None = None, unit: str = "") -> None:
-        self.task = task
-        self.total[task], self.done[task] = total or 0, 0
-
-    def advance(self, amount: int = 1, **figures: float) -> None:
-        self.done[self.task] += amount
 
 
 def test_progress_counts_only_what_is_left_to_do(study: Path, tmp_path: Path) -> None:

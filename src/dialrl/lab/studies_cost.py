@@ -58,8 +58,8 @@ def run_cost(
     """
     config = config or CostConfig()
     _check_methods(config.methods)
-    prepare_runs(folder / "runs", overwrite=overwrite, resume=resume)
     with exclusive(folder / ".lock", f"The study '{folder}'"):
+        prepare_runs(folder / "runs", overwrite=overwrite, resume=resume)
         study = _CostStudy(folder / "runs", config, progress)
         rows = study.rows()
         with atomic_path(folder / TABLE) as temporary:

@@ -20,7 +20,7 @@ from dialrl.lab.pool import Done, Job, workers
 from dialrl.lab.runs import Phase, RunResult, prepare_runs
 from dialrl.lab.settings import Setting
 from dialrl.lab.studies_config import FaultyConfig, NoiseConfig
-from dialrl.lab.study import TABLE, Study, check_presets, choose
+from dialrl.lab.study import TABLE, Study, check_presets
 from dialrl.lab.summary import study_summary
 from dialrl.lab.table import write_table
 from dialrl.progress import SILENT, Progress
@@ -103,8 +103,8 @@ def run_noise(
     config = config or NoiseConfig()
     check_presets(config)
     judges = [fault(name) for name in config.settings]
-    prepare_runs(folder / "runs", overwrite=overwrite, resume=resume)
     with exclusive(folder / ".lock", f"The study '{folder}'"), workers(config.jobs) as pool:
+        prepare_runs(folder / "runs", overwrite=overwrite, resume=resume)
         return NoiseStudy(folder, config, pool, progress).run(judges)
 
 
@@ -119,13 +119,13 @@ class NoiseStudy(Study):
         exact = fault(EXACT)
         reference = self._references([exact])[exact.turn_limit, exact.extra_trust]
         number = len(config.presets) * (len(config.step_sizes) * config.tuning_seeds + config.seeds * len(worlds))
-        self.progress.start("lab noise", number, "runs")
+        self._kept = self._finished_before(exact, worlds)
+        self.progress.start("lab noise", number - len(self._kept), "runs")
         tuned = self._play(exact, reference, self._tuning_runs())
-        chosen = [choose(EXACT, preset, tuned, config.step_sizes) for preset in config.presets]
+        chosen = self._choices(exact, tuned)
         runs: list[tuple[Phase, RunResult]] = [("tuning", run) for run in tuned]
         for world in worlds:
-            wanted = [(one.preset, one.step_size, seed) for one in chosen for seed in self._seeds]
-            runs += [("final", run) for run in self._play(world, reference, wanted)]
+            runs += [("final", run) for run in self._play(world, reference, self._final_runs(chosen))]
             write_table(table, runs)
         edges = [f"{one.preset} ({one.step_size:g})" for one in chosen if one.at_edge]
         counts = {"runs": len(runs), "played_now": self.played}

@@ -59,11 +59,10 @@ def run_variance(
     for name in config.presets:
         preset_by_name(name)
     parts = folder / "policies"
-    prepare_runs(parts, overwrite=overwrite, resume=resume)
-    missing = [updates for updates in config.updates if not part_of(parts, config, updates, BATCHES).is_file()]
-    progress.start("lab variance", len(config.updates), "policies")
-    progress.advance(len(config.updates) - len(missing))
     with exclusive(folder / ".lock", f"The study '{folder}'"), workers(config.jobs) as pool:
+        prepare_runs(parts, overwrite=overwrite, resume=resume)
+        missing = [updates for updates in config.updates if not part_of(parts, config, updates, BATCHES).is_file()]
+        progress.start("lab variance", len(missing), "policies")
         jobs: list[Job] = [(str(parts), config.model_dump(mode="json"), updates) for updates in missing]
         pool.each(measure, jobs, lambda place, done: progress.advance())
     for name in (COORDINATES, BATCHES):

@@ -76,7 +76,7 @@ class Study:
         config, table = self.config, self.folder / TABLE
         each = len(config.presets) * (len(config.step_sizes) * config.tuning_seeds + config.seeds)
         references = self._references(worlds)
-        self._kept = self._finished_before(worlds)
+        self._kept = {name for world in worlds for name in self._finished_before(world, [world])}
         self.progress.start("lab study", each * len(worlds) - len(self._kept), "runs")
         runs: list[tuple[Phase, RunResult]] = []
         chosen: list[Chosen] = []
@@ -96,17 +96,15 @@ class Study:
     def _seeds(self) -> range:
         return range(self.config.seeds)
 
-    def _finished_before(self, worlds: Sequence[Setting]) -> set[str]:
+    def _finished_before(self, tuned_in: Setting, worlds: Sequence[Setting]) -> set[str]:
         """Files of runs that an earlier call finished: the time left is that of the others. Final runs can be told only
         where the step sizes are chosen already."""
-        found: set[str] = set()
-        for world in worlds:
-            keys = [self._key(world, *each) for each in self._tuning_runs()]
-            tuned = [run for key in keys if (run := self.files.read(key)) is not None]
-            if len(tuned) == len(keys):
-                keys += [self._key(world, *each) for each in self._final_runs(self._choices(world, tuned))]
-            found |= {key.file_name for key in keys if self.files.has(key)}
-        return found
+        keys = [self._key(tuned_in, *each) for each in self._tuning_runs()]
+        tuned = [run for key in keys if (run := self.files.read(key)) is not None]
+        if len(tuned) == len(keys):
+            final = self._final_runs(self._choices(tuned_in, tuned))
+            keys += [self._key(world, *each) for world in worlds for each in final]
+        return {key.file_name for key in keys if self.files.has(key)}
 
     def _choices(self, world: Setting, tuned: Sequence[RunResult]) -> list[Chosen]:
         return [choose(world.name, preset, tuned, self.config.step_sizes) for preset in self.config.presets]

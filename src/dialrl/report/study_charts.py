@@ -110,7 +110,10 @@ def _final_spec(study: Study, setting: str, lines: Sequence[Row]) -> Spec:
         {
             "data": {"values": marks.rounded(lines)},
             "mark": {"type": "rule", "strokeDash": [5, 4], "color": MUTED, "strokeWidth": 1.4},
-            "encoding": {"x": marks.number("value"), "tooltip": marks.tooltip(("line", "planner", ""))},
+            "encoding": {
+                "x": marks.number("value", "Share of optimum"),
+                "tooltip": marks.tooltip(("line", "planner", "")),
+            },
         },
     ]
     return marks.chart(rows, height=max(120, 28 * len(rows)), layer=layers)
