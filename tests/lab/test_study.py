@@ -123,9 +123,15 @@ def test_of_equally_good_step_sizes_the_smaller_is_chosen() -> None:
     assert choose("short", "mica", tuned, (8.0, 4.0)).step_size == 4.0
 
 
-def test_a_preset_that_needs_a_belief_is_refused_before_any_run(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="'igpo' needs the policy's belief"):
-        run_study(tmp_path / "a", TINY.updated(presets=("mica", "igpo")))
+@pytest.mark.parametrize(
+    ("preset", "what"),
+    [("igpo", "the policy's belief"), ("a2tgpo", "the policy's belief"), ("itpo", "an implicit reward model")],
+)
+def test_a_preset_that_needs_what_the_world_lacks_is_refused_before_any_run(
+    preset: str, what: str, tmp_path: Path
+) -> None:
+    with pytest.raises(UsageError, match=f"'{preset}' needs {what}"):
+        run_study(tmp_path / "a", TINY.updated(presets=("mica", preset)))
     assert not (tmp_path / "a").exists()
 
 

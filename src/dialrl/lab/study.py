@@ -6,9 +6,10 @@ own, so a killed study goes on where it was, and a wider plan runs only what is 
 the figures say (``figures``).
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from dialrl.advantage.presets.registry import preset as preset_by_name
@@ -27,6 +28,9 @@ from dialrl.trajectory.atomic import exclusive
 
 TABLE, REFERENCES = "lab.parquet", "references.json"
 FIRST_TUNING_SEED = 1_000_000  # far from the seeds of the final runs, which begin at 0
+LACKING: Mapping[str, str] = MappingProxyType(
+    {"information-gain": "the policy's belief in an answer", "implicit": "an implicit reward model"}
+)  # channels that cannot be had here
 
 
 @dataclass(frozen=True)
@@ -182,8 +186,7 @@ def choose(setting: str, preset: str, tuned: Sequence[RunResult], step_sizes: Se
 def check_presets(config: StudyConfig) -> None:
     """Refuse presets that do not exist (UsageError) or need what the demo world lacks."""
     for name in config.presets:
-        channels = {signal for term in preset_by_name(name).terms for signal in term.signals}
-        if any("information-gain" in signal for signal in channels):
-            raise UsageError(
-                f"The preset '{name}' needs the policy's belief in an answer; the demo world has none. Leave it out."
-            )
+        signals = {signal for term in preset_by_name(name).terms for signal in term.signals}
+        for channel, what in LACKING.items():
+            if channel in signals:
+                raise UsageError(f"The preset '{name}' needs {what}; the demo world has none. Leave it out.")
