@@ -11,9 +11,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.torch import load_file
 from tests.update.test_gradient_equality import LOSSES, ROWS, moved, relative, step_gradients
+from tests.update.test_outcome_loss import outcome_gradients
 from tests.update.test_trainer import same_bits, tensors
-from tests.update.two_processes import PAIRS, RECIPES, configured
-from tests.update.worlds import random_rows, read_data, save_policy, tiny_model, write_advantages
+from tests.update.two_processes import CUTS, PAIRS, RECIPES, configured
+from tests.update.worlds import (
+    random_rows,
+    read_data,
+    save_policy,
+    tiny_model,
+    with_outcomes,
+    write_advantages,
+)
 
 from dialrl.update.batching import deal
 from dialrl.update.config import UpdateConfig
@@ -30,9 +38,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Everything the two processes wrote, side by side with their inputs."""
     folder = tmp_path_factory.mktemp("two")
     write_advantages(folder / "rows.parquet", ROWS)
+    write_advantages(folder / "outcomes.parquet", with_outcomes(ROWS))
     save_policy(folder / "p0")
     for number in range(2):
-        write_advantages(folder / f"{number}.parquet", random_rows(8, seed=number))
+        write_advantages(folder / f"{number}.parquet", with_outcomes(random_rows(8, seed=number)))
     for name in RECIPES:
         config = configured(folder, name)
         alone(config, folder / "p0", folder / "0.parquet", folder / f"{name}-alone-p1")
@@ -61,6 +70,16 @@ def test_gradients_over_two_processes_are_those_of_one(number: int, cut: int, fo
     found = torch.load(folder / f"{number}-{cut}.pt", weights_only=True)
     assert found["tokens"] == sums.tokens
     assert found["loss"] == pytest.approx(sums.loss, rel=1e-10)
+    assert relative(found["gradients"], expected) <= 1e-10
+
+
+@pytest.mark.parametrize("cut", range(len(CUTS)))
+def test_gradients_of_a_reward_model_over_two_processes_are_those_of_one(cut: int, folder: Path) -> None:
+    config = UpdateConfig(loss="outcome", outcome_beta=0.3, reference=folder / "p0")
+    sums, scores, expected = outcome_gradients(folder / "outcomes.parquet", config)
+    found = torch.load(folder / f"outcome-{cut}.pt", weights_only=True)
+    assert found["loss"] == pytest.approx(sums.loss, rel=1e-10)
+    assert found["scores"] == pytest.approx(scores.tolist(), rel=1e-10)
     assert relative(found["gradients"], expected) <= 1e-10
 
 

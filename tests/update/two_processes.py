@@ -25,6 +25,7 @@ RECIPES = {
     "fp32": {},
     "bf16": {"precision": "bf16"},
     "kl": {"kl_coefficient": 0.1, "reference": "p0"},
+    "outcome": {"loss": "outcome", "outcome_beta": 0.3, "reference": "p0"},
     "lora": {"lora_rank": 4},
     "lora-packed": {"lora_rank": 3, "layout": "packed"},
 }
@@ -65,10 +66,31 @@ def gradients(folder: Path, number: int, cut: int) -> None:
         torch.save({"loss": sums.loss, "tokens": sums.tokens, "gradients": found}, folder / f"{number}-{cut}.pt")
 
 
+def outcome_gradients(folder: Path, cut: int) -> None:
+    """Loss, scores and gradient of a reward model over both processes, in float64."""
+    recipe = {"loss": "outcome", "outcome_beta": 0.3, "reference": folder / "p0"}
+    config = UpdateConfig(**recipe, **CUTS[cut])  # type: ignore[arg-type]
+    data = read_data(folder / "outcomes.parquet", config)
+    (step,) = plan_steps(data, config, step=0)
+    phi, reference = moved(tiny_model("llama", dtype=torch.float64)), tiny_model("llama", dtype=torch.float64)
+    learner = Learner(phi, config, reference)
+    passes = Passes(
+        learner.model, data, config, reference, learner.layout, learner.forward, learner.group,
+        reference_forward=learner.reference_forward,
+    )  # fmt: skip
+    sums = passes.accumulate(step.dialogues, step.weights_T, first=True)
+    found = {name: whole(parameter.grad) for name, parameter in learner.model.named_parameters()}
+    if learner.group.rank == 0:
+        scores = passes.scores_of(step.dialogues).tolist()
+        torch.save({"loss": sums.loss, "scores": scores, "gradients": found}, folder / f"outcome-{cut}.pt")
+
+
 def main(folder: Path) -> None:
     torch.set_num_threads(1)
     for number, cut in PAIRS:
         gradients(folder, number, cut)
+    for cut in range(len(CUTS)):
+        outcome_gradients(folder, cut)
     for name in RECIPES:
         chain(folder, name, configured(folder, name))
     torch.distributed.destroy_process_group()

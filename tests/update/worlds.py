@@ -110,6 +110,14 @@ def random_rows(dialogues: int, *, seed: int = 0, turns: int = 4) -> list[Row]:
     return rows
 
 
+def with_outcomes(rows: Sequence[Row], *, seed: int = 0) -> list[Row]:
+    """``rows`` with an outcome in [0, 1] on each dialogue's last one; of about every fourth it is not known."""
+    random = np.random.default_rng(seed)
+    last = {(row["group_id"], row["sample"]): number for number, row in enumerate(rows)}
+    outcomes = {number: float(random.random()) if random.random() < 0.75 else None for number in last.values()}
+    return [{**row, "outcome": outcomes.get(number)} for number, row in enumerate(rows)]
+
+
 def with_sampler(rows: Sequence[Row], model: Any, *, temperature: float = 1.0, noise: float = 0.0) -> list[Row]:
     """``rows`` with the log-probs that ``model`` gives its replies, plus ``noise`` times a normal number."""
     random = np.random.default_rng(1)

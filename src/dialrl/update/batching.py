@@ -31,7 +31,7 @@ def micro_batches(
 ) -> list[list[int]]:
     """Sequence numbers of each forward pass over ``dialogues``; ``packed``: the budget counts no padding.
 
-    With a ratio shared by a whole dialogue (gspo) a dialogue's sequences stay together.
+    What is one for a whole dialogue (the ratio of gspo, the score of outcome) keeps its sequences together.
     """
     wanted = np.zeros(len(data.dialogues), dtype=np.bool_)
     wanted[list(dialogues)] = True
@@ -39,7 +39,7 @@ def micro_batches(
     if config.micro_batch_dialogues is not None:
         units, size = _by_dialogue(data, sequences), config.micro_batch_dialogues
         return [list(chain.from_iterable(units[start : start + size])) for start in range(0, len(units), size)]
-    together = config.loss == "gspo" and config.gspo_level == "dialogue"
+    together = config.loss == "outcome" or (config.loss == "gspo" and config.gspo_level == "dialogue")
     units = _by_dialogue(data, sequences) if together else [[index] for index in sequences]
     lengths = [[data.sequences[index].input_length for index in unit] for unit in units]
     if packed:

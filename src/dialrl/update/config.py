@@ -11,8 +11,9 @@ from pydantic import model_validator
 
 from dialrl.config import StageConfig, operational, semantic
 from dialrl.errors import UsageError
+from dialrl.trajectory.outcome_labels import OutcomeRange, range_fault
 
-LossName = Literal["ppo", "gspo", "cispo", "reinforce", "sft"]
+LossName = Literal["ppo", "gspo", "cispo", "reinforce", "sft", "outcome"]
 AggregationName = Literal["token", "turn", "dialogue", "dialogue-sum-constant"]
 ScheduleName = Literal["constant", "linear", "cosine"]
 
@@ -22,7 +23,9 @@ DEFAULT_CLIP: dict[str, tuple[float, float]] = {"ppo": (0.2, 0.28), "gspo": (3e-
 class UpdateConfig(StageConfig):
     """Options of ``dialrl update``. Defaults suit full fine-tuning of 1B-32B models, as in the papers."""
 
-    loss: LossName = semantic("ppo", help="policy loss: ppo, gspo, cispo, reinforce, or sft on chosen dialogues")
+    loss: LossName = semantic(
+        "ppo", help="ppo, gspo, cispo, reinforce, sft on chosen dialogues; outcome: a reward model"
+    )
     aggregation: AggregationName = semantic("token", help="how token losses become one number")
     dialogue_token_limit: int | None = semantic(
         None, ge=1, help="tokens a dialogue can have: the constant of dialogue-sum-constant"
@@ -35,7 +38,7 @@ class UpdateConfig(StageConfig):
         "recompute", help="pi_old by the trainer, with the sampler's mismatch corrected; or the sampler's own"
     )
     importance_cap: float = semantic(2.0, gt=0, help="upper bound C of the weight pi_old / pi_sampler")
-    reference: Path | None = semantic(None, help="policy directory of the KL term's reference")
+    reference: Path | None = semantic(None, help="frozen policy of the KL term, and of loss outcome")
     kl_coefficient: float = semantic(0.0, ge=0, help="weight of the KL term in the loss")
     kl_loss: Literal["k1", "k2", "k3"] = semantic("k2", help="estimator of the KL term: k2 or k3 (k1 is refused)")
     entropy_bonus: float = semantic(0.0, ge=0, help="weight of the mean entropy, subtracted from the loss")
@@ -43,6 +46,10 @@ class UpdateConfig(StageConfig):
     drop_degenerate: bool = semantic(False, help="leave tokens whose advantage is exactly 0 out of every mean")
     choose: Literal["positive", "all"] = semantic(
         "positive", help="sft: dialogues whose advantages sum to more than 0, or all"
+    )
+    outcome_beta: float = semantic(0.01, gt=0, help="outcome: beta of sigmoid(beta x sum of log-ratios)")
+    outcome_range: OutcomeRange | None = semantic(
+        None, help="outcome: outcomes that count as 0 and 1, linear in between (default: they are in [0, 1])"
     )
     temperature: float | None = semantic(
         None, gt=0, help="sampling temperature of an input whose lineage does not state it"
@@ -97,12 +104,13 @@ class UpdateConfig(StageConfig):
         )
 
     @property
-    def needs_sampler_logprobs(self) -> bool:
-        return self.loss != "sft"
+    def is_policy_gradient(self) -> bool:
+        """Whether the loss weighs what was sampled by its advantage: the sampler's log-probs matter then."""
+        return self.loss not in ("sft", "outcome")
 
     @property
     def uses_reference(self) -> bool:
-        return self.kl_coefficient > 0
+        return self.kl_coefficient > 0 or self.loss == "outcome"
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -112,14 +120,28 @@ class UpdateConfig(StageConfig):
             raise ValueError(f"kl_coefficient is {self.kl_coefficient}, but no reference policy is given")
         if self.kl_loss == "k1":
             raise ValueError("kl_loss k1 has an expected gradient of 0 and cannot be a loss; use k2 or k3")
-        if self.loss == "sft" and self.entropy_bonus > 0:
-            raise ValueError(f"entropy_bonus {self.entropy_bonus} has no place in loss sft; set it to 0")
+        if self.loss in ("sft", "outcome") and self.entropy_bonus > 0:
+            raise ValueError(f"entropy_bonus {self.entropy_bonus} has no place in loss {self.loss}; set it to 0")
+        if self.loss == "outcome":
+            self._trains_a_reward_model()
         if self.layout == "padded" and self.attention != "auto":
             raise ValueError(f"attention {self.attention} is a way of the packed layout, but layout is padded")
         named = len(self.device.split(","))
         if named not in (1, self.processes):
             raise ValueError(f"device names {named} devices for {self.processes} processes; name one each, or one kind")
         return self
+
+    def _trains_a_reward_model(self) -> None:
+        if self.reference is None:
+            raise ValueError("loss outcome compares with the frozen policy that the reward model began as: reference")
+        if self.kl_coefficient > 0:
+            raise ValueError(f"kl_coefficient {self.kl_coefficient} has no place in loss outcome; set it to 0")
+        if self.truncated == "mask":
+            raise ValueError("truncated mask has no place in loss outcome: it is one of the whole dialogue")
+        if self.aggregation not in ("token", "dialogue"):
+            raise ValueError(f"loss outcome is a mean over dialogues; aggregation {self.aggregation} does not fit it")
+        if fault := range_fault(self.outcome_range):
+            raise ValueError(fault)
 
     def check_total_steps(self, total_steps: int | None) -> None:
         """Raise UsageError when the schedule cannot run over ``total_steps`` steps."""

@@ -30,8 +30,9 @@ class TrainingData:
     """S sequences, K trained turns, T trained tokens of D dialogues.
 
     ``sequence_turns`` (S+1,) and ``turn_tokens`` (K+1,) are offsets; ``turn_dialogue`` and ``sequence_dialogue`` index
-    ``dialogues``; ``sampler_logprobs_T`` is None when the file has none (loss sft). ``spreads`` holds standard
-    deviation and count of the file's rewards, returns and advantages.
+    ``dialogues``; ``sampler_logprobs_T`` is None when the file has none (loss sft). ``dialogue_label`` (D,): outcomes
+    in [0, 1], for loss outcome only. ``spreads`` holds standard deviation and count of the file's rewards,
+    returns and advantages.
     """
 
     sequences: tuple[TokenSequence, ...]
@@ -45,6 +46,7 @@ class TrainingData:
     sampler_logprobs_T: Floats | None
     temperature: float = 1.0
     policy_digest: str | None = None
+    dialogue_label: Floats | None = None
     counts: Mapping[str, int] = field(default_factory=dict)
     spreads: Mapping[str, float | int] = field(default_factory=dict)
 
@@ -66,6 +68,11 @@ class TrainingData:
     def advantage_T(self) -> Floats:
         """Each trained token's advantage: that of its own turn (field case 12)."""
         return self.turn_advantage[self.turn_T]
+
+    @cached_property
+    def group_D(self) -> list[str]:
+        """The group of each dialogue."""
+        return [name.rpartition("/")[0] for name in self.dialogues]
 
     def tokens_of(self, sequence: int) -> slice:
         """Trained tokens of one sequence."""
@@ -103,7 +110,7 @@ def read_training_data(source: TrajectoryFile, config: UpdateConfig, limits: Lim
     turn and token. A file without anything to train gives data without sequences: that is no error.
     """
     details = rollout_details(source.lineage)
-    _check_columns(source)
+    _check_columns(source, config)
     refuse_held_out(source)
     columns = [name for name in TURN_COLUMNS if name in source.names]
     selection = TurnSelection(config, step, has_advantages="advantage" in columns)
@@ -115,13 +122,14 @@ def read_training_data(source: TrajectoryFile, config: UpdateConfig, limits: Lim
             trained = selection.of_dialogue(list(turns))
             sequences += build_sequences(trained.turns, trained.contains, limits)
     temperature = 1.0
-    if config.loss != "sft":
+    if config.is_policy_gradient:
         temperature = sampling_temperature(details, given=config.temperature, where=source.where)
     return training_data(
         sequences,
         temperature=temperature,
         policy_digest=details.get("policy_digest"),
-        advantages_are_one=config.loss == "sft",
+        advantages_are_one=not config.is_policy_gradient,
+        labels=selection.labels if config.loss == "outcome" else None,
         counts=selection.counts,
         spreads=pools.spreads(),
     )
@@ -133,10 +141,11 @@ def training_data(
     temperature: float = 1.0,
     policy_digest: str | None = None,
     advantages_are_one: bool = False,
+    labels: Mapping[str, float] | None = None,
     counts: Mapping[str, int] | None = None,
     spreads: Mapping[str, float | int] | None = None,
 ) -> TrainingData:
-    """Number the turns and tokens of ``sequences`` through."""
+    """Number the turns and tokens of ``sequences`` through. ``labels``: of every dialogue, for loss outcome."""
     turns = [turn for sequence in sequences for turn in sequence.turns]
     dialogues = list(dict.fromkeys(turn.dialogue for turn in turns))
     index_of = {name: index for index, name in enumerate(dialogues)}
@@ -150,7 +159,8 @@ def training_data(
         turn_number=np.array([turn.turn for turn in turns], dtype=np.int64),
         turn_advantage=np.array(advantages, dtype=np.float64),
         dialogues=tuple(dialogues),
-        sampler_logprobs_T=flat_logprobs(sequences),
+        sampler_logprobs_T=flat_logprobs(sequences) if labels is None else None,
+        dialogue_label=None if labels is None else np.array([labels[name] for name in dialogues], dtype=np.float64),
         temperature=temperature,
         policy_digest=policy_digest,
         counts={
@@ -167,7 +177,12 @@ def _offsets(lengths: Iterable[int]) -> Ints:
     return np.concatenate([[0], np.cumsum(np.fromiter(lengths, dtype=np.int64))]).astype(np.int64)
 
 
-def _check_columns(source: TrajectoryFile) -> None:
+def _check_columns(source: TrajectoryFile, config: UpdateConfig) -> None:
+    if config.loss == "outcome" and "outcome" not in source.names:
+        raise InputError(
+            f"{source.where} has no column 'outcome', which loss outcome learns from. It comes from the rollout, or"
+            " from dialrl judge where the outcome follows from the grades."
+        )
     missing = [name for name in ("prompt_ids", "reply_ids") if name not in source.names]
     if missing:
         raise InputError(

@@ -21,6 +21,7 @@ from dialrl.update.config import UpdateConfig
 from dialrl.update.data import TrainingData
 from dialrl.update.memory import ModelShape, wants_checkpointing
 from dialrl.update.optimizer import build_optimizer, set_learning_rate
+from dialrl.update.outcomes import outcome_figures
 from dialrl.update.passes import Passes
 from dialrl.update.plan import PlannedStep
 from dialrl.update.statistics import StepSums
@@ -80,8 +81,7 @@ class Learner:
                 "optimizer_step": self.steps,
                 "epoch": step.epoch,
                 "dialogues": len(step.dialogues),
-                **sums.figures(),
-                **advantage_figures(data, step),
+                **self._figures(passes, data, step, sums),
                 "gradient_norm": norm,
                 "learning_rate": rate,
                 **data.spreads,
@@ -89,16 +89,25 @@ class Learner:
                 "tokens_per_second": sums.tokens / max(seconds, 1e-9),
             }
 
+    def _figures(self, passes: Passes, data: TrainingData, step: PlannedStep, sums: StepSums) -> Row:
+        figures = sums.figures()
+        if data.dialogue_label is None:
+            return {**figures, **advantage_figures(data, step)}
+        kept = {name: figures[name] for name in ("loss", "entropy", "trained_tokens", "read_tokens")}
+        groups = [data.group_D[dialogue] for dialogue in step.dialogues]
+        labels = data.dialogue_label[step.dialogues]
+        return {**kept, **outcome_figures(passes.scores_of(step.dialogues), labels, groups)}
+
     def _remember_later(self, passes: Passes, planned: Sequence[PlannedStep]) -> None:
         """pi_old of dialogues that later steps train; the first step's comes from its own forward pass."""
-        if self.config.loss == "sft" or self.config.old_logprobs == "sampler" or len(planned) < 2:
+        if not self.config.is_policy_gradient or self.config.old_logprobs == "sampler" or len(planned) < 2:
             return
         later = {dialogue for step in planned[1:] for dialogue in step.dialogues}
         passes.remember(sorted(later - set(planned[0].dialogues)))
 
     def _check_mismatch(self, sums: StepSums) -> None:
         mean = sums.mismatch_mean
-        if self.config.loss == "sft" or mean is None or mean <= self.config.max_mismatch:
+        if not self.config.is_policy_gradient or mean is None or mean <= self.config.max_mismatch:
             return
         raise InputError(
             f"Log-probs of sampler and trainer differ by {mean:.3g} in the mean over {sums.mismatch_tokens} tokens;"

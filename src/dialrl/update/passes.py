@@ -54,7 +54,11 @@ class Passes:
         self._advantage_T = self._tensor(data.advantage_T)
         sampler = data.sampler_logprobs_T
         self._sampler_T = None if sampler is None else self._tensor(sampler)
-        unit = data.turn_T if config.gspo_level == "turn" else data.dialogue_T
+        label = data.dialogue_label
+        self._label_T = None if label is None else self._tensor(label[data.dialogue_T])
+        self._score_D = self._tensor(np.full(len(data.dialogues), np.nan))
+        by_turn = config.gspo_level == "turn" and label is None
+        unit = data.turn_T if by_turn else data.dialogue_T
         self._unit_T = torch.from_numpy(unit).to(self.device)
 
     def remember(self, dialogues: Sequence[int]) -> None:
@@ -71,8 +75,9 @@ class Passes:
 
         ``first``: no optimiser step was made since the data was opened.
         """
-        sums = StepSums(divergence_reference=None if self.reference is None else 0.0)
+        sums = StepSums(divergence_reference=0.0 if self.config.kl_coefficient > 0 else None)
         weights = self._tensor(weights_T)
+        self._score_D.fill_(torch.nan)
         for sequences, real in self._micro_batches(dialogues):
             if real:
                 self._accumulate(sequences, weights, sums, first=first)
@@ -82,7 +87,13 @@ class Passes:
                 (result.logprobs_T * 0.0).sum().backward()
         if first:
             share_known(self._initial_T, self._group)
+        share_known(self._score_D, self._group)
         return sums.over(self._group)
+
+    def scores_of(self, dialogues: Sequence[int]) -> Floats:
+        """With loss outcome: the scores that ``dialogues`` had in the last ``accumulate``."""
+        scores: Floats = self._score_D[torch.tensor(list(dialogues), device=self.device)].cpu().numpy()
+        return scores
 
     def _accumulate(self, sequences: list[int], weights: torch.Tensor, sums: StepSums, *, first: bool) -> None:
         places = self._places(sequences)
@@ -90,7 +101,7 @@ class Passes:
         logprobs = result.logprobs_T.double()
         if first:
             self._initial_T[places] = logprobs.detach()
-        old = logprobs.detach() if self.config.loss == "sft" else self._old(places)
+        old = self._old(places) if self.config.is_policy_gradient else logprobs.detach()
         policy = PolicyTokens(logprobs, old, self._advantage_T[places], self._unit_T[places])
         tokens = ObjectiveTokens(
             policy,
@@ -98,9 +109,12 @@ class Passes:
             result.entropy_T.double(),
             None if self._sampler_T is None else self._sampler_T[places],
             self._reference_logprobs(sequences),
+            None if self._label_T is None else self._label_T[places],
         )
         outcome = objective(tokens, self.config)
         outcome.loss.backward()
+        if outcome.score_T is not None:
+            self._score_D[policy.unit_T] = outcome.score_T
         sums.tokens += len(places)
         sums.read_tokens += read
         sums.loss += outcome.loss.item()

@@ -44,8 +44,9 @@ def plan_steps(data: TrainingData, config: UpdateConfig, *, step: int) -> list[P
 
 def _weights(data: TrainingData, tokens: Ints, config: UpdateConfig) -> Floats:
     weights_T = np.zeros(data.trained_tokens)
+    aggregation = "dialogue" if config.loss == "outcome" else config.aggregation
     weights_T[tokens] = token_weights(
-        config.aggregation, data.turn_T[tokens], data.dialogue_T[tokens], config.dialogue_token_limit
+        aggregation, data.turn_T[tokens], data.dialogue_T[tokens], config.dialogue_token_limit
     )
     return weights_T
 

@@ -1,8 +1,9 @@
 """Which turns are trained, and how many are not and why.
 
 A turn is trained when its row is good, its advantage is known and it has sampled tokens. Options take more out:
-replies cut by length (``truncated mask``), zero advantages (``drop_degenerate``), dialogues not chosen (``sft``).
-Everything taken out is counted.
+replies cut by length (``truncated mask``), zero advantages (``drop_degenerate``), dialogues not chosen (``sft``). With
+loss ``outcome`` advantages do not matter: every turn up to a stop, of dialogues whose outcome is known. Everything
+taken out is counted.
 """
 
 from collections import Counter
@@ -10,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from dialrl.errors import InputError
+from dialrl.trajectory.outcome_labels import is_clipped, outcome_label
 from dialrl.update.config import UpdateConfig
 from dialrl.update.turns import Turn, check_trained, check_turn
 
@@ -27,14 +29,19 @@ class SelectedTurns:
 
 
 class TurnSelection:
-    """Decides turn by turn and counts. ``step`` is the policy's step, for ``max_lag``."""
+    """Decides turn by turn and counts. ``step`` is the policy's step, for ``max_lag``.
+
+    ``labels``: with loss outcome, that of every dialogue seen so far that has one.
+    """
 
     def __init__(self, config: UpdateConfig, step: int, *, has_advantages: bool) -> None:
         self._config = config
         self._step = step
         self._has_advantages = has_advantages
         self._counter: Counter[str] = Counter()
-        if not has_advantages and not (config.loss == "sft" and config.choose == "all"):
+        self.labels: dict[str, float] = {}
+        needed = config.is_policy_gradient or (config.loss == "sft" and config.choose != "all")
+        if not has_advantages and needed:
             raise InputError("The input has no column 'advantage'. Run first: dialrl advantage FILE -o OUTPUT")
 
     @property
@@ -46,6 +53,8 @@ class TurnSelection:
         self._counter["turns"] += len(turns)
         trained: set[int] = set()
         chosen = self._is_chosen(turns)
+        if self._config.loss == "outcome":
+            self._label(turns[-1])
         for turn in turns:
             reason = self._untrained_because(turn, chosen)
             if reason is None:
@@ -61,10 +70,20 @@ class TurnSelection:
             return True
         return sum(turn.advantage or 0.0 for turn in turns) > 0
 
+    def _label(self, last: Turn) -> None:
+        if last.outcome is None:
+            self._counter["dialogues_without_outcome"] += 1
+            return
+        limits = self._config.outcome_range
+        self.labels[last.dialogue] = outcome_label(last.outcome, limits, where=last.where)
+        self._counter["outcomes_clipped"] += is_clipped(last.outcome, limits)
+
     def _untrained_because(self, turn: Turn, chosen: bool) -> str | None:
         if not turn.ok:
             return "turns_failed"
-        check_turn(turn, needs_logprobs=self._config.needs_sampler_logprobs)
+        check_turn(turn, needs_logprobs=self._config.is_policy_gradient)
+        if self._config.loss == "outcome":
+            return self._not_scored_because(turn)
         if turn.advantage is None and self._has_advantages:
             return "turns_without_advantage"
         self._check_lag(turn)
@@ -75,6 +94,13 @@ class TurnSelection:
         if turn.advantage == 0 and self._config.drop_degenerate and self._config.loss != "sft":
             return "turns_zero_dropped"
         return None if chosen else "turns_not_chosen"
+
+    def _not_scored_because(self, turn: Turn) -> str | None:
+        if turn.dialogue not in self.labels:
+            return "turns_without_outcome"
+        if turn.stopped:
+            return "turns_after_stop"
+        return "turns_without_tokens" if turn.reply_ids is not None and len(turn.reply_ids) == 0 else None
 
     def _check_lag(self, turn: Turn) -> None:
         limit = self._config.max_lag

@@ -85,7 +85,7 @@ class FileMetrics:
         """Over the file: means weighted by trained tokens, maxima, and the spread of the pools."""
         if not self.rows:
             return {"learning_signal": False, **self.spreads}
-        names = [name for name, value in self.rows[0].items() if isinstance(value, float)]
+        names = dict.fromkeys(name for row in self.rows for name, value in row.items() if isinstance(value, float))
         figures: dict[str, Any] = {name: self._combined(name) for name in names if name not in self.spreads}
         tokens = sum(row["trained_tokens"] for row in self.rows)
         seconds = sum(row["seconds"] for row in self.rows)

@@ -171,7 +171,11 @@ class Trainer:
         return metrics
 
     def _warnings(self, data: TrainingData, rows: Sequence[Row]) -> Iterator[str]:
-        if self.config.loss == "sft" or not rows:
+        if without := data.counts.get("dialogues_without_outcome"):
+            yield f"{without} dialogues have no outcome and were left out."
+        if clipped := data.counts.get("outcomes_clipped"):
+            yield f"{clipped} outcomes lie outside outcome_range and count as its ends."
+        if not self.config.is_policy_gradient or not rows:
             return
         if data.policy_digest not in (None, self.digest):
             if self.config.max_lag:

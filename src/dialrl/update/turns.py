@@ -18,7 +18,7 @@ Floats = npt.NDArray[np.float64]
 
 TURN_COLUMNS = (
     "group_id", "sample", "turn", "segment", "prompt_ids", "reply_ids", "reply_logprobs", "finish_reason", "status",
-    "policy_step", "reward", "return", "advantage",
+    "policy_step", "reward", "return", "advantage", "outcome", "stop_turn",
 )  # fmt: skip
 
 
@@ -26,7 +26,8 @@ TURN_COLUMNS = (
 class Turn:
     """One policy turn. ``prompt_ids``, ``reply_ids`` and ``logprobs`` are None where the file holds null.
 
-    ``advantage`` None: the turn is not trained. ``cut``: the reply ended at a length limit.
+    ``advantage`` None: the turn is not trained. ``cut``: the reply ended at a length limit. ``outcome``: the
+    dialogue's, on its last turn. ``stopped``: a stop rule had fired before it.
     """
 
     dialogue: str
@@ -39,6 +40,8 @@ class Turn:
     cut: bool
     ok: bool
     policy_step: int | None
+    outcome: float | None = None
+    stopped: bool = False
 
     @property
     def where(self) -> str:
@@ -52,6 +55,7 @@ def read_turns(table: pa.Table) -> Iterator[Turn]:
     prompts, replies = _lists(table, "prompt_ids"), _lists(table, "reply_ids")
     logprobs, advantages = _lists(table, "reply_logprobs"), _values(table, "advantage")
     finish, status, steps = (_values(table, name) for name in ("finish_reason", "status", "policy_step"))
+    outcomes, stops = _values(table, "outcome"), _values(table, "stop_turn")
     for row in range(table.num_rows):
         yield Turn(
             dialogue=f"{groups[row]}/{samples[row]}",
@@ -64,6 +68,8 @@ def read_turns(table: pa.Table) -> Iterator[Turn]:
             cut=finish[row] == "length",
             ok=status[row] in ("ok", None),
             policy_step=steps[row],
+            outcome=outcomes[row],
+            stopped=stops[row] is not None and turns[row] > stops[row],
         )
 
 

@@ -1,7 +1,8 @@
 """Policy losses: pure functions from log-probs and advantages of trained tokens to one loss a token.
 
 A loss sees trained tokens only, so nothing masked can reach an ``exp`` (field case 6). How token losses become one
-number is ``dialrl.update.aggregation``; this table is how the stage finds a loss by name.
+number is ``dialrl.update.aggregation``; this table is how the stage finds a loss by name. Not in it: ``outcome``, which
+trains a reward model.
 """
 
 from collections.abc import Callable, Mapping
