@@ -17,7 +17,7 @@ from dialrl.errors import InputError, OutputExistsError
 from dialrl.trajectory.importers.turns import import_turns
 from dialrl.trajectory.reader import TrajectoryFile
 
-PRESETS = [name for name in known_presets() if name not in ("igpo", "a2tgpo")]
+PRESETS = [name for name in known_presets() if name not in ("igpo", "a2tgpo", "itpo")]
 
 
 def golden(folder: Path) -> Path:

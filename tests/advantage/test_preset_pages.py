@@ -12,7 +12,7 @@ from dialrl.advantage.presets import known_presets
 PAGES = Path(__file__).parents[2] / "docs" / "presets"
 
 
-BY_GAINS = ("igpo", "a2tgpo")
+BY_GAINS = ("igpo", "a2tgpo", "itpo")
 
 
 def tables(preset: str) -> list[list[list[str]]]:

@@ -35,14 +35,18 @@ class TermResult:
 
 def needs_whole_file(term: Term) -> bool:
     """True when the term has a pool that spans the input."""
-    return term.centre in _OVER_FILE or term.scale in _OVER_FILE
+    return term.whiten != "none" or term.centre in _OVER_FILE or term.scale in _OVER_FILE
 
 
 def batch_moments(term: Term, batch: SignalBatch, origin: Origin) -> Moments:
     """One table's part of the moments that the term needs of the whole input; merge them over all tables.
 
-    They are those of the values, or of the centred values where the centre is a smaller scope than the scale.
+    They are those of the values, or of the centred values where the centre is a smaller scope than the scale; of what
+    comes out at last where that is whitened.
     """
+    if term.whiten != "none":
+        value_K, _ = _before_whitening(term, batch, origin, None)
+        return Moments.of(value_K[~np.isnan(value_K)], None, Whole())[0]
     items = _items(term, batch, origin)
     value_N = items.value_N
     if term.centre != "none" and term.centre not in _OVER_FILE:
@@ -54,6 +58,17 @@ def batch_moments(term: Term, batch: SignalBatch, origin: Origin) -> Moments:
 
 def compute_term(term: Term, batch: SignalBatch, origin: Origin, over_file: Moments | None) -> TermResult:
     """The term on every turn of ``batch``. ``over_file``: merged ``batch_moments``, for terms that need them."""
+    value_K, reports = _before_whitening(term, batch, origin, None if term.whiten != "none" else over_file)
+    if term.whiten != "none" and over_file is not None:
+        kind, least = term.std or "population", term.min_std or 0.0
+        value_K = scaled(value_K - over_file.mean_P, Whole(), over_file, kind=kind, least=least)
+        reports["batch"] = PoolReport.of(over_file, kind)
+    return TermResult(value_K + 0.0, reports)  # no negative zeros
+
+
+def _before_whitening(
+    term: Term, batch: SignalBatch, origin: Origin, over_file: Moments | None
+) -> tuple[Floats, dict[Scope, PoolReport]]:
     items = _items(term, batch, origin)
     value_N, reports = _normalise(term, items, batch, over_file)
     value_K = _on_turns(term, value_N, batch)
@@ -61,8 +76,7 @@ def compute_term(term: Term, batch: SignalBatch, origin: Origin, over_file: Mome
     if term.per_dialogue:
         lost_D = batch.signal(term.signal).lost_D
         credited_K = credited_K & ~np.repeat(lost_D, batch.layout.turns_D) if lost_D.any() else credited_K
-    value_K = value_K + 0.0 if credited_K.all() else np.where(credited_K, value_K + 0.0, np.nan)  # no negative zeros
-    return TermResult(value_K, reports)
+    return value_K if credited_K.all() else np.where(credited_K, value_K, np.nan), reports
 
 
 def _items(term: Term, batch: SignalBatch, origin: Origin) -> Items:
@@ -121,6 +135,10 @@ def _pooled(
     if scope in _OVER_FILE and over_file is not None:
         return Whole(), over_file, value_N - over_file.mean_P
     pools = _pools(scope, term, batch)
+    if scope == "dialogue-means":
+        layout = batch.layout
+        dialogues, of_dialogues = Runs(layout.dialogue_start), _pools("dialogue-group", term, batch)
+        return pools, *Moments.by_dialogue(value_N, items.member_N, pools, dialogues, of_dialogues)
     return pools, *Moments.of(value_N, items.member_N, pools)
 
 
@@ -177,7 +195,7 @@ def _pools(scope: Scope, term: Term, batch: SignalBatch) -> Pools:
         pools = turn_pools(layout.group_of_row, layout.turn)
     elif scope == "state":
         pools = batch.state_pools(term.anchor or "observation")
-    elif scope == "group":
+    elif scope in ("group", "dialogue-means"):
         pools = Runs(layout.group_start)
     else:
         pools = Runs(np.searchsorted(layout.dialogue_start, layout.group_start))

@@ -44,6 +44,24 @@ class Moments:
         return cls(number_P, mean_P, pools.total(np.where(member_N, deviation_N * deviation_N, 0.0))), deviation_N
 
     @classmethod
+    def by_dialogue(
+        cls, value_K: Floats, member_K: Flags | None, pools: Pools, dialogues: Pools, pools_of_dialogues: Pools
+    ) -> "tuple[Moments, Floats]":
+        """Moments of pools whose members are dialogues, each by the mean of its turns; deviations of the turns (K,).
+
+        ``pools`` and ``dialogues``: of the turns; ``pools_of_dialogues``: of the dialogues. The spread is that of the
+        turns, so that pools are degenerate where no turn differs from another. Example, one pool of the dialogues
+        (1.0, .5, .8) and (.3, .6): means .7667 and .45, number 2, mean .6083; the first turn is .3917 above it.
+        """
+        members_K = np.ones(len(value_K)) if member_K is None else member_K.astype(np.float64)
+        number_D = dialogues.total(members_K)
+        mean_D = np.nan_to_num(divided(dialogues.total(value_K * members_K), number_D))
+        own, _ = cls.of(mean_D, number_D > 0, pools_of_dialogues)
+        turns, _ = cls.of(value_K, member_K, pools)
+        squares_P = own.number_P * np.nan_to_num(divided(turns.squares_P, turns.number_P))
+        return cls(own.number_P, own.mean_P, squares_P), value_K - pools.each(own.mean_P)
+
+    @classmethod
     def none(cls) -> "Moments":
         """One pool without members: where merging begins."""
         return cls(np.zeros(1), np.zeros(1), np.zeros(1))

@@ -87,7 +87,8 @@ def _scoped(terms: tuple[Term, ...], side: Side, overrides: Sequence[str]) -> tu
         if not chosen:
             raise UsageError(
                 f"--{side} {override} fits none of the terms {_names(terms)}. Expected SCOPE or TERM=SCOPE; terms of"
-                " turns take none, turn, state, group, batch; terms of dialogues none, dialogue-group, dialogue-batch."
+                " turns take none, turn, state, group, dialogue-means (centre), batch; terms of dialogues none,"
+                " dialogue-group, dialogue-batch."
             )
         terms = tuple(_changed(term, **{side: scope}) if term in chosen else term for term in terms)
     return terms

@@ -141,6 +141,7 @@ def _in_words(term: Term) -> str:
         f"spread at least {term.min_std:g}" if term.min_std else "",
         "normalised first" if term.normalises_first else "",
         "divided by the root of its number of rewards" if term.rescale == "root-count" else "",
+        "whitened over the input" if term.whiten != "none" else "",
     ]
     anchor = f" by {term.anchor}" if term.anchor else ""
     parts = [f"{term.weight:g} x {what}{gamma}", f"centre {term.centre}{anchor}", f"scale {term.scale}"]

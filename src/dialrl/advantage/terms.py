@@ -11,13 +11,13 @@ from pydantic import Field, model_validator
 
 from dialrl.config import StageConfig
 
-Scope = Literal["none", "turn", "state", "group", "batch", "dialogue-group", "dialogue-batch"]
+Scope = Literal["none", "turn", "state", "group", "dialogue-means", "batch", "dialogue-group", "dialogue-batch"]
 Accumulate = Literal["none", "return", "sum"]
 Order = Literal["return-then-normalise", "normalise-then-return"]
 Rescale = Literal["none", "root-count"]
 SpreadKind = Literal["population", "sample"]
 
-TURN_SCOPES = ("turn", "state", "group", "batch")
+TURN_SCOPES = ("turn", "state", "group", "dialogue-means", "batch")
 DIALOGUE_SCOPES = ("dialogue-group", "dialogue-batch")
 TURN_CHANNELS, DIALOGUE_CHANNELS = "turn-channels", "dialogue-channels"
 
@@ -26,8 +26,9 @@ class Term(StageConfig):
     """One term.
 
     Scopes: ``turn`` = same group and turn index, only dialogues that reach it; ``state`` = same group and same state
-    before the turn, as ``anchor`` tells it; ``group`` = all turns of the group; ``batch`` = all turns of the input;
-    ``dialogue-group`` and ``dialogue-batch`` = one value a dialogue.
+    before the turn, as ``anchor`` tells it; ``group`` = all turns of the group; ``dialogue-means`` (centre only) = the
+    group's dialogues, each by the mean of its turns; ``batch`` = all turns of the input; ``dialogue-group`` and
+    ``dialogue-batch`` = one value a dialogue.
     """
 
     name: str = Field(pattern=r"^[a-z0-9][a-z0-9_+.-]*$", description="names the column advantage_NAME")
@@ -57,6 +58,10 @@ class Term(StageConfig):
     order: Order = Field(default="return-then-normalise", description="what comes first")
     gamma: float | None = Field(default=None, ge=0.0, le=1.0, description="discount of the return; unset: the file's")
     rescale: Rescale = Field(default="none", description="root-count: return / sqrt(number of rewards in it)")
+    whiten: Literal["none", "batch"] = Field(
+        default="none",
+        description="batch: at last, minus the mean and divided by the spread over all turns of the input",
+    )
     weight: float = Field(default=1.0, description="weight in the advantage, applied after normalising")
 
     @property
@@ -101,6 +106,14 @@ class Term(StageConfig):
             return "dialogue scopes need accumulate sum, or accumulate return with order normalise-then-return"
         if self.pooled_with is not None and not (self.normalises_first and not self.per_dialogue):
             return "pooled_with needs accumulate return, order normalise-then-return and a scope of turns"
+        if self.centre == "dialogue-means" and self.pooled_with is not None:
+            return "dialogue-means compares one signal: leave pooled_with out"
+        if self.scale == "dialogue-means":
+            return "dialogue-means has no spread of its own: scale by group"
+        if self.whiten != "none" and "batch" in (self.centre, self.scale):
+            return "whiten batch comes after centre and scale, which must be smaller scopes than batch"
+        if self.whiten != "none" and "dialogue-batch" in (self.centre, self.scale):
+            return "whiten batch comes after centre and scale, which must be smaller scopes than dialogue-batch"
         if self.leave_one_out and self.centre == "none":
             return "leave_one_out needs a centre scope"
         if self.rescale != "none" and not self.has_return:

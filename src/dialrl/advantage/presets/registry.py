@@ -13,6 +13,7 @@ from dialrl.advantage.presets.dialogue_level import (
     RLOO,
 )
 from dialrl.advantage.presets.igpo import IGPO
+from dialrl.advantage.presets.itpo import ITPO
 from dialrl.advantage.presets.mapo import MAPO
 from dialrl.advantage.presets.mica import MICA
 from dialrl.advantage.presets.mixed_level import GIGPO, MT_GRPO
@@ -36,6 +37,7 @@ BUILT_IN: tuple[Preset, ...] = (
     A2TGPO,
     MT_GRPO,
     GIGPO,
+    ITPO,
 )
 
 
