@@ -13,7 +13,7 @@ from dialrl.environment.registry import open_environment
 from dialrl.errors import DialrlError, UsageError
 from dialrl.evaluate.config import DialogueConfig
 from dialrl.evaluate.judge_check import require_judge
-from dialrl.judge.files import INFORMATION_GAIN, NO_JUDGE
+from dialrl.judge.files import IMPLICIT_REWARD, INFORMATION_GAIN, NO_JUDGE
 from dialrl.judge.grading import JUDGE_COLUMNS
 from dialrl.judge.safety_judge import SafetyJudge
 from dialrl.model.find import find_policy
@@ -32,6 +32,7 @@ def check_pipeline(pipeline: PipelineConfig) -> None:
         "returns": lambda: _channels(pipeline),
         "advantage": lambda: _advantage(pipeline),
         "update": lambda: pipeline.update.check_total_steps(pipeline.train.iterations),
+        "reward_model": lambda: _reward_model(pipeline),
         "evaluate": lambda: _scenarios(pipeline.evaluate),
         "safety": lambda: _safety(pipeline),
         "train": lambda: _judge(pipeline),
@@ -67,6 +68,15 @@ def _channels(pipeline: PipelineConfig) -> None:
         raise UsageError("the channel kl compares with a frozen policy: name it in the section judge, key reference.")
     if pipeline.judge.reference is not None:
         find_policy(pipeline.judge.reference)
+    made = pipeline.reward_model is not None or pipeline.judge.judge == IMPLICIT_REWARD
+    if "implicit" in [channel.name for channel in chosen] and not made:
+        raise UsageError("the channel implicit reads what a reward model gives: add a section reward_model.")
+
+
+def _reward_model(pipeline: PipelineConfig) -> None:
+    if pipeline.reward_model is not None:
+        find_policy(pipeline.policy)
+        pipeline.reward_model.update.check_total_steps(pipeline.train.iterations)
 
 
 def _not_made(pipeline: PipelineConfig) -> set[str]:

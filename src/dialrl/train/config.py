@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 from pydantic import model_validator
 
@@ -10,6 +10,7 @@ from dialrl.advantage.config import AdvantageConfig
 from dialrl.config import StageConfig, merged, operational, read_yaml, semantic, validated
 from dialrl.evaluate.config import DialogueConfig
 from dialrl.judge.config import JudgeConfig
+from dialrl.judge.implicit_options import ImplicitOptions
 from dialrl.returns.config import ReturnsConfig
 from dialrl.rollout.config import RolloutConfig
 from dialrl.train.tracking import Tracker
@@ -63,6 +64,56 @@ class SafetySection(JudgeConfig):
     judge: Literal["safety"] = semantic("safety", help="The kind of judge.")
 
 
+class RewardModelUpdate(UpdateConfig):
+    """How the reward model is trained: ``dialrl update --loss outcome``, with the defaults of PRIME and ITPO."""
+
+    loss: Literal["outcome"] = semantic("outcome", help="The loss: the dialogue's outcome.")
+    learning_rate: float = semantic(1e-6, gt=0, help="peak learning rate")
+    max_gradient_norm: float = semantic(10.0, gt=0, help="gradients are scaled down to this norm")
+    mini_batch_dialogues: int | None = semantic(64, ge=1, help="dialogues an optimiser step (null: all)")
+
+    @property
+    def names_its_reference(self) -> bool:
+        return False
+
+
+class RewardModelSection(StageConfig):
+    """An implicit process reward model, trained beside the policy on outcomes; the channel ``implicit`` reads it."""
+
+    order: Literal["score-then-update", "update-then-score"] = semantic(
+        "score-then-update", help="Whether an iteration's dialogues are scored before the model learns from them."
+    )
+    scores: ImplicitOptions = semantic(ImplicitOptions(), help="From log-ratios to rewards, as dialrl judge.")
+    update: RewardModelUpdate = semantic(RewardModelUpdate(), help="How it is trained, as dialrl update.")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _one_beta_and_range(cls, values: Any) -> Any:
+        if not isinstance(values, dict):
+            return values
+        scores, update = (values.get(name) or {} for name in ("scores", "update"))
+        if not isinstance(scores, Mapping) or not isinstance(update, Mapping):
+            return values
+        options = ImplicitOptions.model_validate(scores)
+        taken = {"outcome_beta": options.beta, "outcome_range": options.outcome_range}
+        return {**values, "update": {**taken, **update}}
+
+    @model_validator(mode="after")
+    def _trains_what_it_scores(self) -> Self:
+        for name, scored in (("outcome_beta", self.scores.beta), ("outcome_range", self.scores.outcome_range)):
+            if getattr(self.update, name) != scored:
+                raise ValueError(
+                    f"update.{name} is {getattr(self.update, name)}, scores has {scored}: set it in scores alone, the"
+                    " model is trained as it scores"
+                )
+        if self.update.reference is not None:
+            raise ValueError("update.reference is the policy that the run starts from; leave it out")
+        return self
+
+    def semantic_values(self) -> dict[str, Any]:
+        return {**super().semantic_values(), "update": self.update.semantic_values()}
+
+
 class PipelineConfig(StageConfig):
     """A complete run."""
 
@@ -73,6 +124,9 @@ class PipelineConfig(StageConfig):
     returns: ReturnsConfig = semantic(ReturnsConfig(), help="dialrl returns.")
     advantage: AdvantageConfig = semantic(AdvantageConfig(), help="dialrl advantage.")
     update: UpdateConfig = semantic(UpdateConfig(), help="dialrl update.")
+    reward_model: RewardModelSection | None = semantic(
+        None, help="A reward model trained beside the policy on outcomes; none: no such model."
+    )
     evaluate: DialogueConfig = semantic(DialogueConfig(), help="dialrl evaluate dialogue, on held-out scenarios.")
     safety: SafetySection | None = semantic(None, help="dialrl judge --kind safety, every iteration; none: no checks.")
 
@@ -107,11 +161,16 @@ class PipelineConfig(StageConfig):
         if not isinstance(devices, Devices):
             return self
         processes = max(self.update.processes, len(devices.update.split(",")))
+        model = self.reward_model
+        if model is not None:
+            update = model.update.updated(device=devices.update, processes=processes)
+            model = model.model_copy(update={"update": update})
         return self.model_copy(
             update={
                 "rollout": self.rollout.updated(device=devices.rollout),
                 "evaluate": self.evaluate.updated(device=devices.rollout),
                 "update": self.update.updated(device=devices.update, processes=processes),
+                "reward_model": model,
             }
         )
 
@@ -122,7 +181,8 @@ class PipelineConfig(StageConfig):
         for section, config in sections.items():
             if config is not None:
                 values.update({f"{section}.{key}": value for key, value in config.semantic_values().items()})
-        if self.update.schedule == "constant" and not self.update.warmup_steps:
+        updates = [self.update, *([] if self.reward_model is None else [self.reward_model.update])]
+        if all(one.schedule == "constant" and not one.warmup_steps for one in updates):
             del values["train.iterations"]
         return values
 

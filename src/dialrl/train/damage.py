@@ -36,14 +36,15 @@ def _remedy(folder: IterationFolder) -> str:
 
 def _files(folder: IterationFolder) -> Iterator[Path]:
     """What is checked in a folder: the furthest trajectory file of each chain, records, weights of policies."""
-    chain = (folder.advantage, folder.returns, folder.kl, folder.judge, folder.rollout)
+    chain = (folder.advantage, folder.returns, folder.implicit, folder.kl, folder.judge, folder.rollout)
     evaluated = [folder.path / "evaluation" / name for name in ("judge.parquet", "rollout.parquet")]
     for files in (chain, evaluated, (folder.safety,)):
         yield from [file for file in files if file.is_file()][:1]
     yield from (file for file in (folder.metrics, folder.evaluation, folder.safety_record) if file.is_file())
-    if folder.policy.is_dir():
-        yield folder.policy / "manifest.json"
-        yield from sorted(folder.policy.rglob("*.safetensors"))
+    for model in (folder.policy, folder.reward_model):
+        if model.is_dir():
+            yield model / "manifest.json"
+            yield from sorted(model.rglob("*.safetensors"))
 
 
 def _check(file: Path, folder: IterationFolder) -> None:

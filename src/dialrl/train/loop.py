@@ -7,6 +7,7 @@ and replays the stored advantage files after it, so a killed run ends like the u
 import time
 from collections import defaultdict
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,7 @@ from dialrl.train.config import PipelineConfig, update_config
 from dialrl.train.damage import check_damage
 from dialrl.train.following import delivery_figures, engine_options, note, prepare, said
 from dialrl.train.retention import keep_best, keep_start, prune
+from dialrl.train.reward_model import RewardModel, figures_of
 from dialrl.train.run_directory import IterationFolder, RunDirectory, read_json, write_json
 from dialrl.train.safety import FLAG, FLAGGED, check_safety, safety_figures
 from dialrl.train.tracking import MetricsSink, find_sink, numbers
@@ -76,11 +78,16 @@ class Training:
     _seconds: dict[int, dict[str, float]] = field(default_factory=lambda: defaultdict(dict), init=False)
     _policy: Policy | None = field(default=None, init=False)
     _policy_place: str | Path | None = field(default=None, init=False)
+    _reward_model: RewardModel | None = field(default=None, init=False)
 
     def run(self) -> StageSummary:
         self._evaluate(self.directory.base, self.start)
         first, source = self._restart()
-        with open_trainer(source, update_config(self.pipeline), self.pipeline.train.iterations) as trainer:
+        with ExitStack() as opened:
+            trainer = opened.enter_context(
+                open_trainer(source, update_config(self.pipeline), self.pipeline.train.iterations)
+            )
+            self._open_reward_model(first, opened)
             self._record_start()
             for number in range(self.pipeline.train.iterations):
                 if number >= first:
@@ -97,6 +104,12 @@ class Training:
         if self._policy is not None:
             self._policy.engine.close()
         self._policy = None
+
+    def _open_reward_model(self, first: int, opened: ExitStack) -> None:
+        section = self.pipeline.reward_model
+        if section is not None and first < self.pipeline.train.iterations:
+            self._reward_model = RewardModel(self.pipeline, section, self.directory, first)
+            opened.callback(self._reward_model.close)
 
     def _record_start(self) -> None:
         if self.directory.base.evaluation.is_file():
@@ -118,6 +131,8 @@ class Training:
             folder for folder in self.directory.iterations() if folder.has_trainer_state and folder.metrics.is_file()
         ]
         done = [folder for folder in done if folder.number < self.pipeline.train.iterations]
+        if self.pipeline.reward_model is not None:
+            done = [folder for folder in done if folder.has_reward_model_state]
         return (done[-1].number + 1, done[-1].policy) if done else (0, self.start)
 
     def _iterate(self, trainer: PolicyTrainer, folder: IterationFolder) -> None:
@@ -151,6 +166,10 @@ class Training:
             lambda: judge_files(folder.rollout, folder.judge, pipeline.judge, policy=scorer, **kept),
         )
         judged = self._compared(folder, seconds, kept)
+        model = self._reward_model
+        if model is not None:
+            compared = judged
+            judged = _timed(seconds, "reward_model", lambda: model.rewarded(folder, compared, progress))
         _timed(seconds, "returns", lambda: compute_returns(judged, folder.returns, pipeline.returns, **kept))
         _timed(
             seconds,
@@ -221,8 +240,7 @@ class Training:
         else:
             trainer.save(folder.policy, overwrite=True, with_trainer_state=due)
         note(self._policy.engine if self._policy else None, folder.policy, trainer)
-        sentence = () if metrics.no_signal is None else (metrics.no_signal,)
-        return {**metrics.figures(), "counts": dict(metrics.counts), "warnings": [*sentence, *metrics.warnings]}
+        return figures_of(metrics)
 
     def _evaluate_when_due(self, folder: IterationFolder) -> None:
         every = self.pipeline.train.evaluate_every
@@ -250,6 +268,7 @@ class Training:
             **mean_scores(folder.judge, until=self.pipeline.returns.until),
             **delivery_figures(self._policy.engine if self._policy else None, folder.rollout),
             "update": update,
+            **({} if self._reward_model is None else {"reward_model": self._reward_model.figures[folder.number]}),
             "counts": {record.stage: dict(record.counts) for record in records},
             "warnings": [*flagged, *(warning for record in records for warning in record.warnings)],
             **({"safety": safety} if safety else {}),

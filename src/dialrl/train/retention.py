@@ -1,4 +1,5 @@
 """Which policies of a run are kept: the latest, every Nth, the best, what a resume needs. Trajectories all stay.
+A reward model trained beside the policy is kept for the same iterations.
 
 ``best.json`` always says which policy is the best so far; ``best/`` holds it once a trained one is, and at the end of
 the run in any case.
@@ -16,12 +17,13 @@ from dialrl.update.policy_directory import Manifest, atomic_directory
 
 
 def prune(run: RunDirectory, config: TrainConfig, latest: int) -> None:
-    """Remove the policies that ``config`` does not keep, once iteration ``latest`` is complete."""
-    folders = [folder for folder in run.iterations() if folder.has_policy and folder.number <= latest]
+    """Remove the policies and reward models that ``config`` does not keep, once iteration ``latest`` is complete."""
+    folders = [folder for folder in run.iterations() if folder.number <= latest]
     resumable = max((folder.number for folder in folders if folder.has_trainer_state), default=-1)
     for folder in folders:
         if not _is_kept(folder.number, config, latest, resumable):
             remove_directory(folder.policy)
+            remove_directory(folder.reward_model)
 
 
 def _is_kept(number: int, config: TrainConfig, latest: int, resumable: int) -> bool:

@@ -2,6 +2,7 @@
 
     runs/demo/pipeline.yaml                       the resolved configuration
     runs/demo/0003/{rollout,judge,returns,advantage}.parquet, policy/, metrics.json, evaluation.json
+    runs/demo/0003/{kl,implicit,safety}.parquet, reward_model/   where the pipeline asks for them
     runs/demo/metrics.jsonl, evaluations.jsonl    the same, one line an iteration
     runs/demo/best.json, best/                    which policy has the best held-out score; that policy
 
@@ -53,6 +54,16 @@ class IterationFolder:
         return self.path / "kl.parquet"
 
     @property
+    def implicit(self) -> Path:
+        """The judged file with rewards by the reward model, where one is trained beside the policy."""
+        return self.path / "implicit.parquet"
+
+    @property
+    def reward_model(self) -> Path:
+        """That model, after this iteration's update."""
+        return self.path / "reward_model"
+
+    @property
     def safety(self) -> Path:
         """Checks of safety: beside the chain of files that is trained on, so that they never become a reward."""
         return self.path / "safety.parquet"
@@ -78,9 +89,18 @@ class IterationFolder:
         return (self.policy / "manifest.json").is_file()
 
     @property
+    def has_reward_model(self) -> bool:
+        return (self.reward_model / "manifest.json").is_file()
+
+    @property
     def has_trainer_state(self) -> bool:
-        """Whether training can continue from here."""
+        """Whether training the policy can continue from here."""
         return self.has_policy and bool(read_json(self.policy / "manifest.json").get("trainer_state"))
+
+    @property
+    def has_reward_model_state(self) -> bool:
+        """Whether training the reward model can continue from here."""
+        return self.has_reward_model and bool(read_json(self.reward_model / "manifest.json").get("trainer_state"))
 
 
 class RunDirectory:

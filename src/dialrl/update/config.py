@@ -95,6 +95,11 @@ class UpdateConfig(StageConfig):
     device: str = operational("auto", help="cpu, cuda, cuda:N, or auto; of several processes: cuda:1,cuda:2")
 
     @property
+    def names_its_reference(self) -> bool:
+        """Whether the reference must stand here; in a run it is the policy that the run starts from."""
+        return True
+
+    @property
     def clip(self) -> tuple[float, float]:
         """Clip widths below and above 1, with the loss's own defaults."""
         low, high = DEFAULT_CLIP.get(self.loss, DEFAULT_CLIP["ppo"])
@@ -132,7 +137,7 @@ class UpdateConfig(StageConfig):
         return self
 
     def _trains_a_reward_model(self) -> None:
-        if self.reference is None:
+        if self.reference is None and self.names_its_reference:
             raise ValueError("loss outcome compares with the frozen policy that the reward model began as: reference")
         if self.kl_coefficient > 0:
             raise ValueError(f"kl_coefficient {self.kl_coefficient} has no place in loss outcome; set it to 0")
