@@ -81,6 +81,16 @@ def test_plans_differ_in_preset_and_seed_alone() -> None:
     assert one.pipeline.rollout.groups * one.pipeline.rollout.samples == 128
 
 
+def test_a_run_of_an_older_version_with_fewer_options_is_still_that_run() -> None:
+    key = Plan.of(ConfirmConfig(), "mica", 0).key
+    stored = json.loads(json.dumps(key.to_json()))
+    del stored["options"]["update.dual_clip"], stored["options"]["judge.seed"]
+    assert key.is_met_by(stored)
+    stored["options"]["update.dual_clip"] = 5.0
+    assert not key.is_met_by(stored)
+    assert not Plan.of(ConfirmConfig(), "mica", 1).key.is_met_by(stored)
+
+
 def test_the_length_of_a_run_is_part_of_what_it_is() -> None:
     names = {Plan.of(ConfirmConfig(iterations=number), "mica", 0).key.file_name for number in (10, 20)}
     assert len(names) == 2

@@ -156,6 +156,19 @@ def test_other_options_never_share_a_file() -> None:
     assert key(a=1, b=2).file_name == key(b=2, a=1).file_name
 
 
+def test_a_run_from_before_an_option_existed_is_one_with_that_option_at_its_default(tmp_path: Path) -> None:
+    def key(**options: object) -> RunKey:
+        return RunKey("fast", "short", "mica", 4.0, 0, options, {"iterations": 60, "clip": None})
+
+    files, before = RunFiles(tmp_path), key(iterations=50)
+    files.write(RunResult(before, finished("mica", 4.0, 0.5).curve, DemoReference(0, 1, 2, 2), 1.0))
+    found = files.read(key(iterations=50, clip=None))
+    assert found is not None
+    assert found.curve[-1].share == 0.5
+    for other in (key(iterations=50, clip=0.2), key(iterations=60, clip=None), key(iterations=50, new=1), key()):
+        assert not files.has(other)
+
+
 def test_a_damaged_run_is_named(tmp_path: Path) -> None:
     files, run = RunFiles(tmp_path), finished("mica", 4.0, 0.5)
     files.write(run)

@@ -11,7 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dialrl.config import merged
+from pydantic_core import to_jsonable_python
+
+from dialrl.config import StageConfig, merged
 from dialrl.environment.demo.planner import DemoReference
 from dialrl.errors import InputError
 from dialrl.lab.config import ConfirmConfig
@@ -120,8 +122,20 @@ class Plan:
         }
         pipeline = read_pipeline(file, merged(config.changes, own))
         options = {**pipeline.identity(), "iterations": config.iterations}
-        key = RunKey("confirm", SETTING, preset, pipeline.update.learning_rate, seed, options)
+        rate = pipeline.update.learning_rate
+        key = RunKey("confirm", SETTING, preset, rate, seed, options, default_options(pipeline))
         return cls(f"{preset}-seed{seed}", pipeline, key)
+
+
+def default_options(pipeline: PipelineConfig) -> dict[str, Any]:
+    """What ``pipeline.identity()`` says of an option that is not given, for all that have a default."""
+    return {
+        f"{section}.{name}": to_jsonable_python(field.get_default(call_default_factory=True))
+        for section in type(pipeline).model_fields
+        if isinstance(config := getattr(pipeline, section), StageConfig)
+        for name, field in type(config).model_fields.items()
+        if not field.is_required()
+    }
 
 
 def read_run(key: RunKey, place: Path) -> RunResult:

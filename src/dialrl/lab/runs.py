@@ -4,7 +4,8 @@ import hashlib
 import json
 import shutil
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
+from glob import escape
 from pathlib import Path
 from typing import Any, Literal
 
@@ -20,7 +21,7 @@ FORMAT = 1
 
 @dataclass(frozen=True)
 class RunKey:
-    """Which run it is. ``options`` is all that its result depends on."""
+    """Which run it is. ``options`` is all that its result depends on, ``defaults`` what they are when not given."""
 
     tier: Tier
     setting: str
@@ -28,13 +29,41 @@ class RunKey:
     step_size: float
     seed: int
     options: Mapping[str, Any]
+    defaults: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
 
     @property
     def file_name(self) -> str:
         """A name that people can read, with a digest of the options: other options, another file."""
         text = json.dumps([FORMAT, self.tier, self.setting, dict(self.options)], sort_keys=True)
         digest = hashlib.blake2b(text.encode(), digest_size=6).hexdigest()
-        return f"{self.setting}/{self.preset}-step{self.step_size:g}-seed{self.seed}-{digest}.json"
+        return f"{self.setting}/{self.readable}-{digest}.json"
+
+    @property
+    def readable(self) -> str:
+        """The part of the file name that people can read."""
+        return f"{self.preset}-step{self.step_size:g}-seed{self.seed}"
+
+    def is_met_by(self, stored: Mapping[str, Any]) -> bool:
+        """Whether a stored run is this one: the same options, where those unknown to it are at their defaults.
+
+        Example: options {"iterations": 60, "clip": 0.2} are met by a run stored with {"iterations": 60} before there
+        was an option clip, if 0.2 is its default.
+        """
+        here: dict[str, Any] = {"tier": self.tier, "setting": self.setting, "options": dict(self.options)}
+        there = {name: stored[name] for name in ("tier", "setting")}
+        added = {name: self.defaults[name] for name in self.options if name in self.defaults}
+        there["options"] = {**added, **stored["options"]}
+        return json.dumps(here, sort_keys=True) == json.dumps(there, sort_keys=True)
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "tier": self.tier,
+            "setting": self.setting,
+            "preset": self.preset,
+            "step_size": self.step_size,
+            "seed": self.seed,
+            "options": dict(self.options),
+        }
 
 
 @dataclass(frozen=True)
@@ -49,7 +78,7 @@ class RunResult:
     def to_json(self) -> dict[str, Any]:
         return {
             "format": FORMAT,
-            **asdict(self.key),
+            **self.key.to_json(),
             "reference": asdict(self.reference),
             "seconds": round(self.seconds, 3),
             "curve": [asdict(point) for point in self.curve],
@@ -64,23 +93,45 @@ class RunFiles:
 
     def has(self, key: RunKey) -> bool:
         """Whether the run is finished."""
-        return (self.folder / key.file_name).is_file()
+        return self._place(key) is not None
+
+    def _place(self, key: RunKey) -> Path | None:
+        """Where the run lies: under its name, or the one it had when some option did not exist yet."""
+        path = self.folder / key.file_name
+        if path.is_file():
+            return path
+        older = sorted(path.parent.glob(f"{escape(key.readable)}-*.json"))
+        return next((each for each in older if key.is_met_by(_stored(each))), None)
 
     def read(self, key: RunKey) -> RunResult | None:
         """The run, or None where it is not finished. Raises InputError for a file that cannot be read."""
-        path = self.folder / key.file_name
-        if not self.has(key):
+        path = self._place(key)
+        if path is None:
             return None
+        stored = _stored(path)
         try:
-            stored = json.loads(path.read_text(encoding="utf-8"))
             curve = tuple(FastPoint(**point) for point in stored["curve"])
             return RunResult(key, curve, DemoReference(**stored["reference"]), float(stored["seconds"]))
         except (ValueError, KeyError, TypeError) as error:
-            raise InputError(f"'{path}' is no run of the laboratory ({error}). Remove it; it is run again.") from None
+            raise _no_run(path, error) from None
 
     def write(self, result: RunResult) -> None:
         """Store a finished run; the file appears only when complete."""
         write_text(self.folder / result.key.file_name, json.dumps(result.to_json()) + "\n")
+
+
+def _stored(path: Path) -> dict[str, Any]:
+    """A run's file. Raises InputError for one that is none."""
+    try:
+        stored: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        stored["tier"], stored["setting"], dict(stored["options"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise _no_run(path, error) from None
+    return stored
+
+
+def _no_run(path: Path, error: Exception) -> InputError:
+    return InputError(f"'{path}' is no run of the laboratory ({error}). Remove it; it is run again.")
 
 
 def prepare_runs(folder: Path, *, overwrite: bool, resume: bool) -> None:

@@ -152,7 +152,8 @@ class Study:
         return [found[place] for place in range(len(keys))]
 
     def _key(self, world: Setting, preset: str, step_size: float, seed: int) -> RunKey:
-        return RunKey("fast", world.name, preset, step_size, seed, self._options(world, preset, step_size, seed))
+        options = self._options(world, preset, step_size, seed)
+        return RunKey("fast", world.name, preset, step_size, seed, options, self.run_config().semantic_values())
 
     def _options(self, world: Setting, preset: str, step_size: float, seed: int) -> dict[str, Any]:
         config = self.config
