@@ -218,6 +218,9 @@ def test_a_reward_model_learns_which_dialogues_do_well(tmp_path: Path) -> None:
     assert again.figures["accuracy"] == 1.0
     assert again.figures["loss"] < 0.6 < math.log(2)
     assert {"ratio_mean", "clipped_share", "mean_abs_advantage"} & set(again.figures) == set()
+    pairs = 3 * 4 + 2  # of two and two dialogues, in the last group of two and one
+    cut = update_policy(path, tmp_path / "phi", tmp_path / "phi3", config.updated(epochs=2, mini_batch_dialogues=2))
+    assert (again.figures["pairs"], cut.figures["pairs"]) == (pairs, pairs)  # also where steps hold parts of groups
     manifest = read_manifest(tmp_path / "phi")
     assert manifest is not None
     assert manifest.options["reference"].startswith("sha256:")

@@ -1,6 +1,7 @@
 """A policy directory is complete or not there, holds what its manifest says, and is never someone else's folder."""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -39,6 +40,22 @@ def test_nothing_is_visible_before_the_block_ends(tmp_path: Path) -> None:
         assert not output.exists()
     assert names(tmp_path) == ["policy"]
     assert names(output) == ["manifest.json"]
+
+
+def test_files_and_folders_reach_the_disk_before_the_name_and_the_name_after(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    output, flushed, sync = tmp_path / "policy", list[tuple[int, bool]](), os.fsync
+    monkeypatch.setattr(
+        os, "fsync", lambda file: (flushed.append((os.fstat(file).st_ino, output.exists())), sync(file))[1]
+    )
+    with atomic_directory(output, overwrite=False) as directory:
+        (directory / "model").mkdir()
+        (directory / "model" / "weights").write_bytes(b"1")
+        fill(directory)
+    whole = [output, *output.rglob("*")]
+    assert {file for file, is_visible in flushed if not is_visible} >= {path.stat().st_ino for path in whole}
+    assert (tmp_path.stat().st_ino, True) in flushed
 
 
 def test_a_failure_leaves_nothing_behind(tmp_path: Path) -> None:

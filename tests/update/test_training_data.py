@@ -177,6 +177,14 @@ def test_or_split_between_turns(tmp_path: Path) -> None:
         data_of(tmp_path, rows, UpdateConfig(overlong="split"), limit=3)
 
 
+def test_what_is_exactly_as_long_as_the_limit_is_neither_refused_nor_split(tmp_path: Path) -> None:
+    rows = [turn_row("g", 0, turn, [1], [2, 3]) for turn in range(3)]
+    whole = data_of(tmp_path, rows, limit=9)
+    assert [len(sequence.ids_T) for sequence in whole.sequences] == [9]
+    parts = data_of(tmp_path, rows, UpdateConfig(overlong="split"), limit=6)
+    assert [len(sequence.ids_T) for sequence in parts.sequences] == [6, 3]
+
+
 @pytest.mark.parametrize(
     ("details", "message"),
     [

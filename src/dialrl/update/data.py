@@ -15,7 +15,7 @@ import pyarrow as pa
 from dialrl.errors import InputError, NumericalError
 from dialrl.model.packing import TokenSequence
 from dialrl.trajectory.reader import TrajectoryFile
-from dialrl.trajectory.sampling import rollout_details, sampling_temperature
+from dialrl.trajectory.sampling import policy_digests, sampling_temperature
 from dialrl.update.config import UpdateConfig
 from dialrl.update.held_out import refuse_held_out
 from dialrl.update.selection import TurnSelection
@@ -31,7 +31,7 @@ class TrainingData:
 
     ``sequence_turns`` (S+1,) and ``turn_tokens`` (K+1,) are offsets; ``turn_dialogue`` and ``sequence_dialogue`` index
     ``dialogues``; ``sampler_logprobs_T`` is None when the file has none (loss sft). ``dialogue_label`` (D,): outcomes
-    in [0, 1], for loss outcome only. ``spreads`` holds standard deviation and count of the file's rewards,
+    in [0, 1], for loss outcome only. ``policy_digests``: who sampled the file's parts. ``spreads`` holds standard deviation and count of the file's rewards,
     returns and advantages.
     """
 
@@ -45,7 +45,7 @@ class TrainingData:
     dialogues: tuple[str, ...]
     sampler_logprobs_T: Floats | None
     temperature: float = 1.0
-    policy_digest: str | None = None
+    policy_digests: tuple[str, ...] = ()
     dialogue_label: Floats | None = None
     counts: Mapping[str, int] = field(default_factory=dict)
     spreads: Mapping[str, float | int] = field(default_factory=dict)
@@ -109,7 +109,6 @@ def read_training_data(source: TrajectoryFile, config: UpdateConfig, limits: Lim
     Raises InputError (or NumericalError) for everything in docs/credit.md 3 that cannot be trained, naming dialogue,
     turn and token. A file without anything to train gives data without sequences: that is no error.
     """
-    details = rollout_details(source.lineage)
     _check_columns(source, config)
     refuse_held_out(source)
     columns = [name for name in TURN_COLUMNS if name in source.names]
@@ -123,11 +122,11 @@ def read_training_data(source: TrajectoryFile, config: UpdateConfig, limits: Lim
             sequences += build_sequences(trained.turns, trained.contains, limits)
     temperature = 1.0
     if config.is_policy_gradient:
-        temperature = sampling_temperature(details, given=config.temperature, where=source.where)
+        temperature = sampling_temperature(source, given=config.temperature)
     return training_data(
         sequences,
         temperature=temperature,
-        policy_digest=details.get("policy_digest"),
+        policy_digests=policy_digests(source),
         advantages_are_one=not config.is_policy_gradient,
         labels=selection.labels if config.loss == "outcome" else None,
         counts=selection.counts,
@@ -139,7 +138,7 @@ def training_data(
     sequences: Sequence[DialogueSequence],
     *,
     temperature: float = 1.0,
-    policy_digest: str | None = None,
+    policy_digests: tuple[str, ...] = (),
     advantages_are_one: bool = False,
     labels: Mapping[str, float] | None = None,
     counts: Mapping[str, int] | None = None,
@@ -162,7 +161,7 @@ def training_data(
         sampler_logprobs_T=flat_logprobs(sequences) if labels is None else None,
         dialogue_label=None if labels is None else np.array([labels[name] for name in dialogues], dtype=np.float64),
         temperature=temperature,
-        policy_digest=policy_digest,
+        policy_digests=policy_digests,
         counts={
             **(counts or {}),
             "dialogues": len(dialogues),

@@ -9,26 +9,24 @@ from collections.abc import Iterator
 from dialrl.environment.base import Environment
 from dialrl.environment.registry import open_environment
 from dialrl.errors import DialrlError, InputError
-from dialrl.trajectory.reader import Shard, TrajectoryFile
+from dialrl.trajectory.agreement import rollouts
+from dialrl.trajectory.reader import TrajectoryFile
 
 HELD_OUT = "test"
 
 
 def refuse_held_out(source: TrajectoryFile) -> None:
     """Raise InputError when ``source`` holds dialogues of the test split."""
-    splits = [_split_of_rollout(shard) for shard in source.shards]
+    splits: dict[str | None, str] = {}
+    for where, record in rollouts(source):
+        split = None if record is None else record.options.get("split")
+        splits.setdefault(split, where)
     if HELD_OUT in splits:
-        shard = source.shards[splits.index(HELD_OUT)]
-        raise InputError(_refusal(f"'{shard.path}' was rolled out on the split '{HELD_OUT}'"))
+        raise InputError(_refusal(f"{splits[HELD_OUT]} was rolled out on the split '{HELD_OUT}'"))
     if None in splits and {"environment", "scenario_id"} <= set(source.names):
         held_out = next(_held_out(source), None)
         if held_out is not None:
             raise InputError(_refusal(f"{source.where} holds the scenario '{held_out}' of the split '{HELD_OUT}'"))
-
-
-def _split_of_rollout(shard: Shard) -> str | None:
-    record = shard.records.record("rollout")
-    return None if record is None else record.options.get("split")
 
 
 def _refusal(fault: str) -> str:

@@ -31,6 +31,7 @@ Row = dict[str, Any]
 
 class Learner:
     """A model and its optimiser. ``steps`` counts AdamW's steps over the whole run; ``stop``, once set, ends training.
+    ``first_scores``: with loss outcome, each dialogue's score before its first step on the data trained last.
 
     ``model``: a causal language model in full precision, in evaluation mode (dropout would break the ratio).
     ``device``: where it trains; with several processes it may still be in ordinary memory, and its shards go there.
@@ -55,6 +56,7 @@ class Learner:
             self.reference_forward = shard_model(reference, self.group, device)
         self.optimizer = build_optimizer(model, config)
         self.steps = 0
+        self.first_scores: dict[int, float] = {}
         self.stop = threading.Event()
 
     def train(self, data: TrainingData, planned: Sequence[PlannedStep], rate: float) -> Iterator[Row]:
@@ -67,6 +69,7 @@ class Learner:
             self.model, data, self.config, self.reference, self.layout, self.forward, self.group, self.stop,
             self.reference_forward,
         )  # fmt: skip
+        self.first_scores = {}
         set_learning_rate(self.optimizer, rate)
         self._remember_later(passes, planned)
         for number, step in enumerate(planned):
@@ -95,8 +98,10 @@ class Learner:
             return {**figures, **advantage_figures(data, step)}
         kept = {name: figures[name] for name in ("loss", "entropy", "trained_tokens", "read_tokens")}
         groups = [data.group_D[dialogue] for dialogue in step.dialogues]
-        labels = data.dialogue_label[step.dialogues]
-        return {**kept, **outcome_figures(passes.scores_of(step.dialogues), labels, groups)}
+        labels, scores = data.dialogue_label[step.dialogues], passes.scores_of(step.dialogues)
+        for dialogue, score in zip(step.dialogues, scores.tolist(), strict=True):
+            self.first_scores.setdefault(dialogue, score)
+        return {**kept, **outcome_figures(scores, labels, groups)}
 
     def _remember_later(self, passes: Passes, planned: Sequence[PlannedStep]) -> None:
         """pi_old of dialogues that later steps train; the first step's comes from its own forward pass."""

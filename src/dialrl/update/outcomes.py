@@ -1,14 +1,15 @@
-"""How well a reward model knows outcomes: figures of one optimiser step over whole dialogues, in numpy.
+"""How well a reward model knows outcomes: figures over whole dialogues, of one optimiser step or of a file, in numpy.
 
 Scores are from before the step; of an epoch's later mini-batches after its earlier ones, which held other dialogues. So
 in the first epoch they are of dialogues it was not trained on. Not here: the loss (``losses/outcome``).
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from dialrl.update.data import TrainingData
 from dialrl.update.turns import Floats
 
 
@@ -31,6 +32,15 @@ def outcome_figures(score_D: Floats, label_D: Floats, group_D: Sequence[str]) ->
         "score_std": float(score_D.std()),
         "label_mean": float(label_D.mean()),
     }
+
+
+def first_figures(data: TrainingData, scores: Mapping[int, float]) -> dict[str, Any]:
+    """Figures over all dialogues of ``data`` from their first ``scores``; empty for a policy, or without scores."""
+    if data.dialogue_label is None or not scores:
+        return {}
+    dialogues = sorted(scores)
+    values = np.array([scores[dialogue] for dialogue in dialogues])
+    return outcome_figures(values, data.dialogue_label[dialogues], [data.group_D[dialogue] for dialogue in dialogues])
 
 
 def _ordered_pairs(score_D: Floats, label_D: Floats, group_D: Sequence[str]) -> tuple[float, int]:

@@ -72,12 +72,14 @@ class StepSums:
 class FileMetrics:
     """What training on one file did: one mapping an optimiser step, counts, and warnings a user should read.
 
-    ``rows`` empty: no optimiser step was made, and ``no_signal`` is the sentence that says why.
+    ``rows`` empty: no optimiser step was made, and ``no_signal`` is the sentence that says why. ``overall``: figures of
+    the file that are no means over its steps.
     """
 
     rows: Sequence[Mapping[str, Any]] = ()
     counts: Mapping[str, int] = field(default_factory=dict)
     spreads: Mapping[str, float | int] = field(default_factory=dict)
+    overall: Mapping[str, Any] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
     no_signal: str | None = None
 
@@ -90,7 +92,7 @@ class FileMetrics:
         tokens = sum(row["trained_tokens"] for row in self.rows)
         seconds = sum(row["seconds"] for row in self.rows)
         figures |= {"trained_tokens": tokens, "seconds": seconds, "tokens_per_second": tokens / max(seconds, 1e-9)}
-        return {"learning_signal": True, **figures, **self.spreads}
+        return {"learning_signal": True, **figures, **self.spreads, **self.overall}
 
     def _combined(self, name: str) -> float | None:
         known = [(row[name], row["trained_tokens"]) for row in self.rows if row.get(name) is not None]

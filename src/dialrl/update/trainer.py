@@ -31,6 +31,7 @@ from dialrl.update.config import UpdateConfig
 from dialrl.update.data import TrainingData, read_training_data
 from dialrl.update.learner import Learner, Row
 from dialrl.update.optimizer import moments_of, restore_moments
+from dialrl.update.outcomes import first_figures
 from dialrl.update.plan import no_signal_sentence, plan_steps
 from dialrl.update.policy_directory import (
     Manifest,
@@ -163,6 +164,7 @@ class Trainer:
             rows=rows,
             counts={**data.counts, "trained_tokens": data.trained_tokens, "optimizer_steps": len(rows)},
             spreads=data.spreads,
+            overall=first_figures(data, self.learner.first_scores),
             warnings=tuple(self._warnings(data, rows)),
             no_signal=None if rows else no_signal_sentence(data),
         )
@@ -177,12 +179,13 @@ class Trainer:
             yield f"{clipped} outcomes lie outside outcome_range and count as its ends."
         if not self.config.is_policy_gradient or not rows:
             return
-        if data.policy_digest not in (None, self.digest):
+        others = [digest for digest in data.policy_digests if digest != self.digest]
+        if others:
             if self.config.max_lag:
                 return  # an older policy is expected; how far it is off stands in the mismatch
             corrected = "not corrected" if self.config.old_logprobs == "sampler" else "corrected up to the cap"
             yield (
-                f"The file was rolled out by policy {data.policy_digest}, this is {self.digest}: the difference is"
+                f"The file was rolled out by policy {' and '.join(others)}, this is {self.digest}: the difference is"
                 f" {corrected}."
             )
         elif self.config.precision == "fp32" and (rows[0]["mismatch_mean"] or 0.0) > ON_POLICY_MISMATCH:
