@@ -6,7 +6,16 @@ import pytest
 import torch
 from tests.model.test_logprobs import SEQUENCES, plain
 from tests.update.worlds import tiny_model
-from transformers import LlamaConfig, LlamaForCausalLM, MistralConfig, MistralForCausalLM
+from transformers import (
+    GPT2Config,
+    GPT2LMHeadModel,
+    LlamaConfig,
+    LlamaForCausalLM,
+    MistralConfig,
+    MistralForCausalLM,
+    Qwen3Config,
+    Qwen3ForCausalLM,
+)
 
 from dialrl.errors import UsageError
 from dialrl.model.layout import prepare_layout
@@ -46,14 +55,46 @@ def test_a_larger_model_is_packed_by_itself_and_a_tiny_one_padded() -> None:
     assert prepare_layout(tiny_model()).name == "padded"
 
 
-def test_a_model_with_a_sliding_window_stays_padded() -> None:
-    shape: dict[str, Any] = {"hidden_size": 16, "num_attention_heads": 2, "num_key_value_heads": 1, "vocab_size": 12}
-    model = MistralForCausalLM(
-        MistralConfig(**shape, num_hidden_layers=1, intermediate_size=24, sliding_window=4, head_dim=8)
-    ).eval()
-    with pytest.raises(UsageError, match="cannot be trained packed"):
+SHAPE: dict[str, Any] = {
+    "hidden_size": 16, "num_attention_heads": 2, "num_key_value_heads": 1, "vocab_size": 12, "intermediate_size": 24,
+    "head_dim": 8,
+}  # fmt: skip
+
+
+def windowed(size: int) -> Any:
+    """Random, one layer; every place sees itself and ``size - 1`` before it."""
+    torch.manual_seed(0)
+    return MistralForCausalLM(MistralConfig(**SHAPE, num_hidden_layers=1, sliding_window=size)).eval()
+
+
+def one_layer_of_two_windowed(size: int) -> Any:
+    kinds = ["full_attention", "sliding_attention"]
+    config = Qwen3Config(**SHAPE, num_hidden_layers=2, use_sliding_window=True, sliding_window=size, layer_types=kinds)
+    return Qwen3ForCausalLM(config).eval()
+
+
+@pytest.mark.parametrize("model", [windowed, one_layer_of_two_windowed])
+@pytest.mark.parametrize("size", [4, 4096], ids=["short", "longer than what is tried"])
+def test_a_model_with_a_sliding_window_stays_padded(model: Any, size: int) -> None:
+    made = model(size)
+    with pytest.raises(UsageError, match=r"cannot be trained packed .not every layer attends to all that came before"):
+        prepare_layout(made, "packed")
+    assert made.config._attn_implementation == "sdpa"
+
+
+def test_a_window_that_is_not_declared_is_seen_by_trying(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dialrl.model.layout._attends_to_everything", lambda _: True)
+    model = windowed(8)
+    with pytest.raises(UsageError, match=r"cannot be trained packed .hidden states differ by 0\.\d"):
         prepare_layout(model, "packed")
     assert model.config._attn_implementation == "sdpa"
+
+
+def test_what_is_tried_fits_a_model_of_few_places() -> None:
+    few = GPT2LMHeadModel(
+        GPT2Config(n_positions=6, n_embd=16, n_layer=1, n_head=2, vocab_size=12, bos_token_id=0, eos_token_id=0)
+    ).eval()
+    assert prepare_layout(few, "packed").name == "packed"
 
 
 @pytest.mark.parametrize("attention", ["flex", "varlen"])

@@ -33,6 +33,7 @@ from dialrl.model.segment_attention import (
 LayoutName = Literal["auto", "packed", "padded"]
 PROBE_TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-3, torch.bfloat16: 5e-2}
 _TINY_PARAMETERS = 1_000_000
+_PROBE_LENGTHS = (5, 40, 2)  # one long enough to show a window that the configuration does not name
 
 
 @dataclass(frozen=True)
@@ -111,7 +112,9 @@ def _probe(model: Any, attention: AttentionName) -> tuple[float, str]:
 def _difference_when_packed(model: Any, attention: AttentionName) -> float:
     """Largest difference of hidden states, packed and padded, relative to their size; switches the attention."""
     random, size = np.random.default_rng(0), model.get_input_embeddings().weight.shape[0]
-    sequences = [TokenSequence(random.integers(0, size, n), np.arange(1, n)) for n in (5, 9, 2)]
+    places = getattr(model.config.get_text_config(), "max_position_embeddings", None) or max(_PROBE_LENGTHS)
+    lengths = [min(length, places) for length in _PROBE_LENGTHS]
+    sequences = [TokenSequence(random.integers(0, size, n), np.arange(1, n)) for n in lengths]
     with torch.no_grad():
         expected = hidden_at_trained(model, pad_sequences(sequences, model.device))
         use_segment_attention(model, attention)
