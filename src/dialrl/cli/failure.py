@@ -9,20 +9,22 @@ import os
 import signal
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import FrameType
 
 from dialrl.cli.plain_text import clean
 from dialrl.errors import DialrlError
 
 INTERRUPTED, READER_LEFT = 130, 141  # 128 + the number of the signal, as a shell reports it
-_STDOUT = 1
+_STDOUT, _STDERR = 1, 2
 
 
 @contextmanager
 def reported(*, debug: bool) -> Iterator[None]:
     """Run a command; errors become a sentence and an exit code."""
     signal.signal(signal.SIGTERM, _interrupt)
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # one that is ignored stays so (nohup)
+        signal.signal(signal.SIGINT, _interrupt)
     try:
         with _interruption_told(), _reader_may_leave():
             yield
@@ -85,4 +87,7 @@ def say(text: str) -> None:
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
+    """Say that it was heard, since ending may take a while. Written past the buffer, which may be in use just now."""
+    with suppress(OSError):
+        os.write(_STDERR, b"Ending; once more ends at once.\n")
     raise KeyboardInterrupt

@@ -4,7 +4,6 @@ A tiny language model like the demo's, with every word of the world as one token
 token each. What was measured on held-out questions stands in ``report.json`` beside the weights.
 """
 
-import asyncio
 import json
 import random
 from collections.abc import Sequence
@@ -12,6 +11,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from dialrl.concurrency import run_async
 from dialrl.engine.base import GenerationRequest, SamplingSettings
 from dialrl.environment.base import PolicyReply
 from dialrl.environment.demo.base_tokenizer import CHAT_TEMPLATE, CONTEXT_TOKENS, END_OF_TURN, PADDING, ROLE_TOKENS
@@ -146,7 +146,7 @@ def measure(
     environment = SearchEnvironment(**world_options())
     scenarios = list(environment.scenarios("test"))
     random.Random(seed).shuffle(scenarios)
-    played = asyncio.run(_play(model, tokenizer, environment, scenarios[:limit], seed))
+    played = run_async(_play(model, tokenizer, environment, scenarios[:limit], seed))
     read = [read_reply(m.content, max_queries=1) for one in played for m in one.transcript if m.role == "assistant"]
     copied = [flag for one in played for flag in one.copied()]
     by_hops: dict[str, list[float]] = {}
