@@ -52,6 +52,13 @@ class RunError(DialrlError, RuntimeError):
     """Work that was started and could not be finished."""
 
 
+class WriteError(RunError, OSError):
+    """An output that could not be written: a full disk, a place that takes no files."""
+
+    def __str__(self) -> str:
+        return " ".join(str(argument) for argument in self.args)
+
+
 class FailureThresholdError(RunError):
     """More dialogues or judgements failed than the run allows."""
 

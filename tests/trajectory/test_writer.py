@@ -1,5 +1,9 @@
 """A trajectory file is visible only when complete, and no row group cuts a dialogue."""
 
+import subprocess
+import sys
+from pathlib import Path
+
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
@@ -77,9 +81,17 @@ def test_a_writer_that_fails_leaves_the_earlier_file_as_it_was(tmp_path):
 
 
 def test_a_killed_writer_leaves_only_a_hidden_file_that_no_reader_takes(tmp_path):
-    table = rows_to_table(turns(3))
-    killed = TrajectoryWriter(tmp_path / "t.parquet", table.schema, row_group_rows=1)
-    killed.write(table)  # and never more: the process is gone before the footer
+    killed = f"""
+import os
+from tests.trajectory_files import turns
+from dialrl.trajectory.rows import rows_to_table
+from dialrl.trajectory.writer import TrajectoryWriter
+table = rows_to_table(turns(3))
+writer = TrajectoryWriter(__import__("pathlib").Path({str(tmp_path)!r}) / "t.parquet", table.schema, row_group_rows=1)
+writer.write(table)
+os._exit(9)  # before the footer
+"""
+    assert subprocess.run([sys.executable, "-c", killed], cwd=Path(__file__).parents[2], check=False).returncode == 9
     assert [path.name for path in tmp_path.iterdir()] == [".t.parquet.tmp"]
     with pytest.raises(InputError, match=r"holds no \*\.parquet file"):
         TrajectoryFile.open(tmp_path)

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 
 from dialrl.config import differing_keys
 from dialrl.errors import OutputExistsError, UsageError
-from dialrl.trajectory.atomic import atomic_path, write_text
+from dialrl.trajectory.atomic import atomic_path
 from dialrl.trajectory.lineage import Lineage
 from dialrl.trajectory.schema import schema_for
 from dialrl.trajectory.writer import TrajectoryWriter, refuse_existing
@@ -49,8 +49,9 @@ class Parts:
                 " with --overwrite."
             )
         shutil.rmtree(self.folder, ignore_errors=True)
-        self.folder.mkdir(parents=True)
-        write_text(self._identity_file, json.dumps(identity, sort_keys=True, ensure_ascii=False))
+        text = json.dumps(identity, sort_keys=True, ensure_ascii=False)
+        with atomic_path(self._identity_file, part_of=self.output) as temporary:
+            temporary.write_text(text, encoding="utf-8")
 
     def _continue(self, identity: Mapping[str, Any]) -> None:
         differences = self._differences(identity)
@@ -80,7 +81,7 @@ class Parts:
 
     def write(self, block: int, table: pa.Table) -> None:
         """Keep a finished block."""
-        with atomic_path(self._path(block)) as temporary:
+        with atomic_path(self._path(block), part_of=self.output) as temporary:
             pq.write_table(table, temporary, compression="zstd")
 
     def read(self, block: int) -> pa.Table:

@@ -1,5 +1,6 @@
 """Writes trajectory files: explicit schema, zstd, row groups that no dialogue crosses, visible only when complete."""
 
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -9,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from dialrl.errors import OutputExistsError, RunError
-from dialrl.trajectory.atomic import publish, temporary_sibling
+from dialrl.trajectory.atomic import prepared_alone, publish, refuse_place, temporary_sibling, writing
 from dialrl.trajectory.layout import Ints, Layout
 from dialrl.trajectory.lineage import Lineage
 
@@ -25,9 +26,7 @@ def refuse_existing(output: Path, *, overwrite: bool) -> None:
     if output.exists() and not output.is_file():
         kind = "a folder" if output.is_dir() else "no regular file"
         raise OutputExistsError(f"The output '{output}' is {kind}, which is never replaced. Name a file.")
-    blocker = next((parent for parent in output.parents if parent.exists() and not parent.is_dir()), None)
-    if blocker is not None:
-        raise OutputExistsError(f"The output '{output}' would lie inside '{blocker}', which is a file. Name a folder.")
+    refuse_place(output)
     if output.exists() and not overwrite:
         raise OutputExistsError(
             f"The output '{output}' exists. Name another one, or use --overwrite to replace or --resume to continue it."
@@ -48,9 +47,14 @@ class TrajectoryWriter:
         self._held: list[pa.Table] = []
         self._count = 0
         self._lineage: Lineage | None = None
-        path.parent.mkdir(parents=True, exist_ok=True)
+        self._alone = ExitStack()
+        with writing(path):
+            self._alone.enter_context(prepared_alone(path))
+            self._writer = self._open()
+
+    def _open(self) -> pq.ParquetWriter:
         names = [name for name in self.schema.names if name in _REPETITIVE or name.endswith("_status")]
-        self._writer = pq.ParquetWriter(
+        return pq.ParquetWriter(
             self._temporary,
             self.schema,
             compression="zstd",
@@ -61,11 +65,12 @@ class TrajectoryWriter:
         )
 
     def write(self, table: pa.Table) -> None:
-        """Append whole groups."""
+        """Append whole groups. Raises WriteError when the disk does not take them."""
         self._held.append(table.select(self.schema.names).cast(self.schema))
         self._count += table.num_rows
         if self._count >= self._row_group_rows:
-            self._flush(final=False)
+            with writing(self.path):
+                self._flush(final=False)
 
     def finish(self, lineage: Lineage) -> None:
         """Say what the file's lineage is; without it leaving the block is an error."""
@@ -77,12 +82,15 @@ class TrajectoryWriter:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        try:
-            if kind is None:
-                self._close()
-        finally:
-            self._writer.close()
-            self._temporary.unlink(missing_ok=True)
+        with self._alone, writing(self.path):
+            try:
+                if kind is None:
+                    self._close()
+            finally:
+                with suppress(OSError):  # what ended the block is the error to tell
+                    self._writer.close()
+                with suppress(OSError):
+                    self._temporary.unlink(missing_ok=True)
 
     def _close(self) -> None:
         if self._lineage is None:
