@@ -13,6 +13,14 @@ def _own_cache(tmp_path_factory, monkeypatch):
     monkeypatch.setenv("DIALRL_CACHE", str(tmp_path_factory.getbasetemp() / "cache-of-no-use"))
 
 
+@pytest.fixture(autouse=True)
+def _own_plugins(monkeypatch):
+    """No test finds a part that another registered as an installed package's."""
+    from dialrl import plugins
+
+    monkeypatch.setattr(plugins, "_loaded", {})
+
+
 @pytest.fixture(scope="session")
 def policy(tmp_path_factory):
     """Directory of a random tiny policy of the demo world."""

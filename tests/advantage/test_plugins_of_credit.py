@@ -9,7 +9,7 @@ import pytest
 
 from credit_files import GOLDEN, advantage_of, flat, read, returns_of, rows_of, write
 from dialrl import plugins
-from dialrl.advantage.presets import Preset
+from dialrl.advantage.presets import Preset, describe_presets, preset
 from dialrl.advantage.terms import Term
 from dialrl.errors import UsageError
 from dialrl.returns.channels import Channel, ChannelValues
@@ -52,10 +52,30 @@ def test_a_preset_of_an_installed_package_is_an_estimator(tmp_path: Path, monkey
     assert flat([row["advantage"] for row in rows]) == [3.0, 3.0, 4.0]
 
 
-@pytest.mark.parametrize("name", ["outcome", "filled"])
-def test_no_package_may_take_a_name_that_means_something(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+def test_no_package_may_take_a_name_that_means_something(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    register(monkeypatch, "channels", SimpleNamespace(name="filled"))
+    with pytest.raises(UsageError, match="'filled', which is taken"):
+        returns_of(write(tmp_path / "turns.parquet", rows_of(GOLDEN)), reward=("filled",))
+
+
+def test_a_broken_preset_of_an_installed_package_leaves_the_others_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    register(monkeypatch, "channels", SimpleNamespace(name=name))
-    with pytest.raises(UsageError, match=f"'{name}', which is taken"):
-        returns_of(write(tmp_path / "turns.parquet", rows_of(GOLDEN)))
+    def load() -> Any:
+        raise ModuleNotFoundError("No module named 'ahead'")
+
+    point = SimpleNamespace(name="ahead", value="ahead:AHEAD", dist=SimpleNamespace(name="ahead-preset"), load=load)
+    monkeypatch.setattr(plugins, "entry_points", lambda group: [point] if group == "dialrl.presets" else [])
+    returned, _ = returns_of(write(tmp_path / "turns.parquet", rows_of(GOLDEN)))
+    advantage_of(returned, preset="mica")
+    with pytest.raises(UsageError, match=r"'ahead-preset' registers presets name 'ahead' .*: No module"):
+        advantage_of(returned, preset="ahead")
+    listed = {entry["name"]: entry for entry in describe_presets()}
+    assert "does not load" in listed["ahead"]["broken"]
+    assert "broken" not in listed["mica"]
+
+
+def test_a_preset_that_is_none_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    register(monkeypatch, "presets", SimpleNamespace(name="own"))
+    with pytest.raises(UsageError, match="preset 'own' of an installed package is a SimpleNamespace"):
+        preset("own")

@@ -8,6 +8,7 @@ from dialrl.config import assign
 from dialrl.doctor.check import Check, Diagnosis
 from dialrl.doctor.endpoints import endpoints
 from dialrl.doctor.hardware import hardware
+from dialrl.doctor.parts import installed_parts
 from dialrl.doctor.software import installed, software
 from dialrl.doctor.subject import Subject
 from dialrl.engine import engine_factory
@@ -21,6 +22,7 @@ def examine(subject: Subject, progress: Progress = SILENT) -> Diagnosis:
     """All checks on ``subject``. Raises nothing for what it finds: a fault is a finding."""
     areas: list[Callable[[], Iterable[Check]]] = [
         lambda: software(subject),
+        installed_parts,
         lambda: hardware(subject),
         lambda: _pipeline(subject),
         lambda: endpoints(subject),

@@ -53,11 +53,11 @@ def engine_factory(name: str) -> EngineFactory:
         return _open_openai
     if name == "vllm":
         return _open_vllm
-    others = plugins.load("engines", built_in=BUILT_IN)
-    if name not in others:
-        known = [*BUILT_IN, *others]
-        raise UsageError(f"There is no engine '{name}'; known are {', '.join(known)}.{nearest(name, known)}")
-    factory: EngineFactory = others[name]
+    try:
+        factory: EngineFactory = plugins.load("engines", name, built_in=BUILT_IN)
+    except KeyError:
+        known = [*BUILT_IN, *plugins.installed_names("engines", built_in=BUILT_IN)]
+        raise UsageError(f"There is no engine '{name}'; known are {', '.join(known)}.{nearest(name, known)}") from None
     return factory
 
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from dialrl.config import nearest
 from dialrl.errors import UsageError
-from dialrl.plugins import load
+from dialrl.plugins import installed_names, load
 from dialrl.ragged import Flags, Floats
 from dialrl.returns.batch import TurnBatch
 from dialrl.returns.config import ReturnsConfig
@@ -154,19 +154,24 @@ BUILT_IN: tuple[Channel, ...] = (
 )  # fmt: skip
 
 
-def known_channels() -> dict[str, Channel]:
-    """The built-in channels and those of installed packages, by name."""
+def channel(name: str) -> Channel:
+    """The channel ``name``, built in or of an installed package. Raises UsageError with the nearest known name."""
     built_in = {channel.name: channel for channel in BUILT_IN}
-    return {**built_in, **load("channels", built_in=[*built_in, *_RESERVED])}
+    if name in built_in:
+        return built_in[name]
+    try:
+        found = load("channels", name, built_in=_RESERVED)
+    except KeyError:
+        known = [*built_in, *installed_names("channels", built_in=[*built_in, *_RESERVED])]
+        raise UsageError(f"Unknown reward channel '{name}'.{nearest(name, known)} Known: {', '.join(known)}.") from None
+    if not isinstance(found, Channel):
+        raise UsageError(f"The channel '{name}' of an installed package is a {type(found).__name__}, no Channel.")
+    return found
 
 
 def chosen_channels(config: ReturnsConfig) -> tuple[Channel, ...]:
     """The channels that ``config`` names. Raises UsageError with the nearest known name."""
-    known = known_channels()
-    for name in config.weights:
-        if name not in known:
-            raise UsageError(f"Unknown reward channel '{name}'.{nearest(name, known)} Known: {', '.join(known)}.")
-    return tuple(known[name] for name in config.weights)
+    return tuple(channel(name) for name in config.weights)
 
 
 def _distances(batch: TurnBatch, config: ReturnsConfig) -> tuple[Floats, Floats]:

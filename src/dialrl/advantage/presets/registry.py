@@ -20,7 +20,7 @@ from dialrl.advantage.presets.mixed_level import GIGPO, MT_GRPO
 from dialrl.advantage.presets.single_level import BATCH_ONLY, GROUP_ONLY, TURN_ONLY
 from dialrl.config import nearest
 from dialrl.errors import UsageError
-from dialrl.plugins import load
+from dialrl.plugins import Installed, installed_names, load, survey
 
 BUILT_IN: tuple[Preset, ...] = (
     MAPO,
@@ -41,28 +41,49 @@ BUILT_IN: tuple[Preset, ...] = (
 )
 
 
-def known_presets() -> dict[str, Preset]:
-    """The built-in presets and those of installed packages, by name."""
-    built_in = {preset.name: preset for preset in BUILT_IN}
-    return {**built_in, **load("presets", built_in=built_in)}
+_BY_NAME = {preset.name: preset for preset in BUILT_IN}
+
+
+def known_presets() -> list[str]:
+    """Names of the built-in presets and of those that installed packages register; loads none of these."""
+    return [*_BY_NAME, *installed_names("presets", built_in=_BY_NAME)]
 
 
 def preset(name: str) -> Preset:
     """The preset ``name``. Raises UsageError with the nearest known name."""
-    known = known_presets()
-    if name not in known:
-        raise UsageError(f"Unknown preset '{name}'.{nearest(name, known)} Known: {', '.join(known)}.")
-    return known[name]
+    if name in _BY_NAME:
+        return _BY_NAME[name]
+    try:
+        found = load("presets", name)
+    except KeyError:
+        known = known_presets()
+        raise UsageError(f"Unknown preset '{name}'.{nearest(name, known)} Known: {', '.join(known)}.") from None
+    if not isinstance(found, Preset):
+        raise UsageError(f"The preset '{name}' of an installed package is a {type(found).__name__}, no Preset.")
+    return found
 
 
 def describe_presets() -> list[dict[str, str]]:
     """What ``dialrl advantage --list`` prints, one entry a preset.
 
     Beside name and ``description`` (all facts as wrapped text) each fact under its own key: formula, gamma, input,
-    compared, bias, group of one, source.
+    compared, bias, group of one, source. An installed preset that does not load has the key ``broken``: why.
     """
-    presets = known_presets().values()
-    return [{"name": p.name, "description": _as_text(p.facts()), **p.facts()} for p in presets]
+    built_in = [_described(preset.name, preset) for preset in BUILT_IN]
+    return [*built_in, *(_installed(found) for found in survey("presets", built_in=_BY_NAME))]
+
+
+def _installed(found: Installed) -> dict[str, str]:
+    fault = found.fault
+    if fault is None and not isinstance(found.part, Preset):
+        fault = f"The installed package '{found.package}' registers a {type(found.part).__name__}, no Preset."
+    if fault is None:
+        return _described(found.name, found.part)
+    return {"name": found.name, "description": _as_text({"broken": fault}), "broken": fault}
+
+
+def _described(name: str, preset: Preset) -> dict[str, str]:
+    return {"name": name, "description": _as_text(preset.facts()), **preset.facts()}
 
 
 def _as_text(facts: Mapping[str, str]) -> str:
