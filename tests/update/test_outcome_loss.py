@@ -20,6 +20,7 @@ from tests.update.worlds import (
 
 from dialrl.config import validated
 from dialrl.errors import InputError, UsageError
+from dialrl.model.find import find_policy
 from dialrl.model.layout import prepare_layout
 from dialrl.update.config import UpdateConfig
 from dialrl.update.losses.outcome import OutcomeTokens, outcome_loss
@@ -29,6 +30,7 @@ from dialrl.update.plan import plan_steps
 from dialrl.update.policy_directory import read_manifest
 from dialrl.update.stage import update_policy
 from dialrl.update.statistics import StepSums
+from dialrl.update.trainer import manifest_options
 
 # the loss -----------------------------------------------------------------------------------------------------------
 
@@ -224,6 +226,12 @@ def test_a_reward_model_learns_which_dialogues_do_well(tmp_path: Path) -> None:
     manifest = read_manifest(tmp_path / "phi")
     assert manifest is not None
     assert manifest.options["reference"].startswith("sha256:")
+
+
+def test_the_reference_may_be_a_name() -> None:
+    named = UpdateConfig(loss="outcome", reference="demo-policy")  # type: ignore[arg-type]
+    found = UpdateConfig(loss="outcome", reference=find_policy("demo-policy"))  # type: ignore[arg-type]
+    assert manifest_options(named)["reference"] == manifest_options(found)["reference"]
 
 
 def test_a_file_without_outcomes_says_what_would_give_them(tmp_path: Path) -> None:

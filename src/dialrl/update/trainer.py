@@ -14,6 +14,7 @@ import torch
 from dialrl.errors import InputError, UsageError
 from dialrl.model.digest import policy_digest
 from dialrl.model.distributed import gathered, local_device, processes, wait_for_all
+from dialrl.model.find import find_policy
 from dialrl.model.loading import LoadingSettings, load_model, model_directory
 from dialrl.progress import SILENT, Progress
 from dialrl.trajectory.atomic import temporary_sibling
@@ -99,7 +100,8 @@ class Trainer:
         config.check_total_steps(total_steps)
         device = local_device(_device(config.device))
         settings = LoadingSettings(device=device if processes().count == 1 else "cpu")  # shards go to the device
-        reference = load_model(config.reference, settings) if config.uses_reference and config.reference else None
+        frozen = _reference_of(config)
+        reference = None if frozen is None else load_model(frozen, settings)
         model, base = _load_trained(Path(policy), directory, config, settings)
         learner = Learner(model, config, reference, torch.device(device))
         return cls(learner, directory, digest, total_steps=total_steps, state=state, base=base)
@@ -304,9 +306,14 @@ class Trainer:
 def manifest_options(config: UpdateConfig) -> dict[str, Any]:
     """The semantic options, the reference named by its digest and not by where it lies."""
     options = config.semantic_values()
-    if config.uses_reference and config.reference is not None:
-        options["reference"] = checked_digest(config.reference)
+    if (reference := _reference_of(config)) is not None:
+        options["reference"] = checked_digest(reference)
     return options
+
+
+def _reference_of(config: UpdateConfig) -> str | Path | None:
+    """The policy that the loss compares with, if it does: a directory, or what a name stands for."""
+    return find_policy(str(config.reference)) if config.uses_reference and config.reference is not None else None
 
 
 def _load_trained(
