@@ -8,7 +8,7 @@ import pytest
 import torch
 from tests.update.worlds import save_policy, tiny_model
 
-from dialrl.errors import InputError, OutputExistsError
+from dialrl.errors import InputError, OutputExistsError, UsageError
 from dialrl.model.digest import policy_digest
 from dialrl.model.distributed import Processes
 from dialrl.model.loading import LoadingSettings, load_model
@@ -88,6 +88,30 @@ def test_an_existing_policy_is_replaced_only_when_asked(tmp_path: Path) -> None:
     assert names(tmp_path) == ["policy"]
     with pytest.raises(OutputExistsError, match="--overwrite"):
         refuse_output(output, overwrite=False)
+
+
+def test_a_directory_in_the_making_is_refused_to_another_process(tmp_path: Path) -> None:
+    with atomic_directory(tmp_path / "p", overwrite=False) as directory:
+        fill(directory, "first")
+        with pytest.raises(UsageError, match="in use"), atomic_directory(tmp_path / "p", overwrite=False):
+            raise AssertionError
+    manifest = read_manifest(tmp_path / "p")
+    assert manifest is not None
+    assert manifest.digest == "first"
+
+
+def test_generation_settings_that_transformers_would_not_write_are_carried_byte_for_byte(tmp_path: Path) -> None:
+    source = save_policy(tmp_path / "plain")
+    text = '{"temperature": 0.6, "top_p": 0.9, "do_sample": false, "eos_token_id": [3, 4]}'
+    (source / "generation_config.json").write_text(text)
+    model = load_model(source, LoadingSettings())
+    for name, options in {"whole": {}, "rounded": {"rounded": True}}.items():
+        save_model(model, source, tmp_path / name, **options)
+        assert (tmp_path / name / "generation_config.json").read_text() == text
+    assert model.generation_config.temperature == 0.6
+    (source / "generation_config.json").unlink()
+    save_model(model, source, tmp_path / "none")
+    assert not (tmp_path / "none" / "generation_config.json").exists()
 
 
 def test_a_folder_that_is_no_policy_is_never_replaced(tmp_path: Path) -> None:

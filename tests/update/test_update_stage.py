@@ -1,18 +1,23 @@
 """The stage as a command sees it: a new policy, metrics, a summary; refusals; and nothing at all without a signal."""
 
 import json
+import os
+import resource
+import signal
 from pathlib import Path
 
 import pytest
 import torch
 from tests.update.worlds import random_rows, save_policy, tiny_model, turn_row, write_advantages
 
-from dialrl.errors import InputError, MissingInputError, OutputExistsError, UsageError
+from dialrl.errors import InputError, MissingInputError, OutputExistsError, UsageError, WriteError
 from dialrl.model.digest import policy_digest
 from dialrl.model.loading import LoadingSettings, load_model
+from dialrl.trajectory.atomic import made_by_one
 from dialrl.update.config import UpdateConfig
 from dialrl.update.policy_directory import read_manifest
 from dialrl.update.stage import update_policy
+from dialrl.update.trainer import Trainer
 
 CONFIG = UpdateConfig(learning_rate=1e-2, max_mismatch=100.0)
 
@@ -161,3 +166,75 @@ def test_supervised_training_raises_the_probability_of_chosen_replies(policy: Pa
     lines = (tmp_path / "p1" / "metrics.jsonl").read_text().splitlines()
     assert json.loads(lines[-1])["loss"] < 0.5 * json.loads(lines[0])["loss"]
     assert summary.counts["dialogues"] == 1
+
+
+def test_an_output_that_another_update_makes_is_refused_before_training(
+    policy: Path, advantages: Path, tmp_path: Path
+) -> None:
+    with (
+        made_by_one(tmp_path / "p1"),
+        pytest.raises(UsageError, match=rf"'{tmp_path}/p1' is in use by process {os.getpid()} on"),
+    ):
+        update_policy(advantages, policy, tmp_path / "p1", CONFIG)
+    update_policy(advantages, policy, tmp_path / "p1", CONFIG)
+    assert not [path.name for path in tmp_path.iterdir() if path.name.startswith(".")]
+
+
+def test_an_output_over_the_base_of_its_adapter_or_over_its_input_is_refused(policy: Path, tmp_path: Path) -> None:
+    advantages, lora = write_advantages(tmp_path / "a.parquet", random_rows(8)), CONFIG.updated(lora_rank=2)
+    fresh = lora.updated(fresh_optimizer=True)
+    update_policy(advantages, policy, tmp_path / "full", CONFIG)
+    for start in (tmp_path / "full", tmp_path / "full" / "model"):
+        with pytest.raises(UsageError, match="would replace the base model that the adapter belongs to"):
+            update_policy(advantages, start, tmp_path / "full", fresh, overwrite=True)
+    update_policy(advantages, tmp_path / "full", tmp_path / "adapted", fresh)
+    with pytest.raises(UsageError, match="would replace the base model"):
+        update_policy(advantages, tmp_path / "adapted", tmp_path / "full", lora, overwrite=True)
+    update_policy(advantages, tmp_path / "adapted", tmp_path / "adapted", lora, overwrite=True)  # its base is elsewhere
+    inside = write_advantages(tmp_path / "full" / "a.parquet", random_rows(8))
+    with pytest.raises(UsageError, match=r"would replace the input '.*full/a.parquet'"):
+        update_policy(inside, policy, tmp_path / "full", CONFIG, overwrite=True)
+
+
+@pytest.mark.parametrize("flags", [{}, {"overwrite": True}, {"resume": True}])
+def test_a_half_policy_in_the_way_is_refused_in_the_same_words_whatever_was_asked(
+    flags: dict[str, bool], policy: Path, advantages: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "half" / "model").mkdir(parents=True)
+    with pytest.raises(
+        OutputExistsError, match=r"'.*half' exists and is no policy directory .*Name another one, or rem"
+    ):
+        update_policy(advantages, policy, tmp_path / "half", CONFIG, **flags)
+
+
+def test_a_place_that_takes_no_policy_is_refused_before_training(
+    policy: Path, advantages: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dialrl.update.stage.open_trainer", None)
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(OutputExistsError, match=r"'.*/file/x' would lie inside '.*/file', which is a file"):
+        update_policy(advantages, policy, tmp_path / "file" / "x", CONFIG)
+    with pytest.raises(WriteError, match=r"'/proc/p1' could not be written: .* Nothing can be created in '/proc'"):
+        update_policy(advantages, policy, Path("/proc/p1"), CONFIG)
+
+
+def test_weights_that_do_not_fit_on_the_disk_say_so_and_leave_nothing(
+    policy: Path, advantages: Path, tmp_path: Path
+) -> None:
+    handler, limits = signal.signal(signal.SIGXFSZ, signal.SIG_IGN), resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (3000, limits[1]))
+    try:
+        with pytest.raises(
+            WriteError, match=r"'.*/p1', 'trainer/moments-.*' in it, could not be written: File too large"
+        ):
+            update_policy(advantages, policy, tmp_path / "p1", CONFIG)
+        with (
+            Trainer.open(policy, CONFIG) as trainer,
+            pytest.raises(WriteError, match="'model' in it, could not be wri"),
+        ):
+            trainer.step_file(advantages)
+            trainer.save(tmp_path / "p1", with_trainer_state=False)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        signal.signal(signal.SIGXFSZ, handler)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.parquet", "p0"]

@@ -6,6 +6,8 @@ number wrote. A file that is damaged or cut short is an InputError naming it. No
 """
 
 import json
+import os
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -108,4 +110,18 @@ def write_tensors(
 ) -> None:
     """Write ``file``; ``rows``: (first row, rows of the whole) of tensors that are only a part of one."""
     content = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
-    save_file(content, file, metadata={ROWS: json.dumps(rows, sort_keys=True)} if rows else None)
+    with system_errors(file):
+        save_file(content, file, metadata={ROWS: json.dumps(rows, sort_keys=True)} if rows else None)
+
+
+@contextmanager
+def system_errors(place: Path) -> Iterator[None]:
+    """Raise as OSError, naming ``place``, what safetensors only quotes of one: ``... (os error 28)``."""
+    try:
+        yield
+    except SafetensorError as error:
+        quoted = re.search(r"\(os error (\d+)\)", str(error))
+        if quoted is None:
+            raise
+        number = int(quoted[1])
+        raise OSError(number, os.strerror(number), str(place)) from error

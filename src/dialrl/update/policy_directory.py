@@ -16,7 +16,8 @@ from typing import Any
 from dialrl.errors import InputError, OutputExistsError
 from dialrl.model.digest import policy_digest
 from dialrl.model.loading import model_directory
-from dialrl.trajectory.atomic import sync, temporary_sibling
+from dialrl.model.stored_tensors import system_errors
+from dialrl.trajectory.atomic import folder_prepared_alone, refuse_place, sync, writing
 from dialrl.trajectory.lineage import InputFile
 
 FORMAT_VERSION = 1
@@ -83,27 +84,29 @@ def checked_digest(policy: Path | str) -> str:
 
 @contextmanager
 def atomic_directory(output: Path, *, overwrite: bool) -> Iterator[Path]:
-    """A new directory to fill; it appears as ``output`` when the block is left without error, else it is removed."""
-    refuse_output(output, overwrite=overwrite)
-    output.parent.mkdir(parents=True, exist_ok=True)
-    temporary = temporary_sibling(output)
-    shutil.rmtree(temporary, ignore_errors=True)
-    temporary.mkdir()
-    try:
+    """A new directory to fill; it appears as ``output`` when the block is left without error, else it is removed.
+
+    Raises WriteError when the disk does not take it, UsageError while another process fills it.
+    """
+    refuse_place(output)
+    with writing(output), folder_prepared_alone(output) as temporary:
+        refuse_output(output, overwrite=overwrite)
         yield temporary
         _publish(temporary, output)
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
 
 
 def refuse_output(output: Path, *, overwrite: bool) -> None:
     """Raise OutputExistsError for an output that may not be replaced: any without ``overwrite``, others' folders."""
+    refuse_place(output)
     if not output.exists() or (output.is_dir() and not any(output.iterdir())):
         return
+    if not (output / MANIFEST).is_file():
+        raise OutputExistsError(
+            f"The output '{output}' exists and is no policy directory (no {MANIFEST}), so it is never replaced. Name"
+            " another one, or remove it."
+        )
     if not overwrite:
         raise OutputExistsError(f"The output '{output}' exists. Name another one, or use --overwrite or --resume.")
-    if not (output / MANIFEST).is_file():
-        raise OutputExistsError(f"'{output}' is no policy directory (no {MANIFEST}), so it is not replaced. Remove it.")
 
 
 def _publish(temporary: Path, output: Path) -> None:
@@ -138,13 +141,28 @@ def save_model(
         tensors = dict(model.named_parameters()) if weights is None else dict(weights)
         if rounded:
             tensors = {name: tensor.detach().bfloat16() for name, tensor in tensors.items()}
-        model.save_pretrained(directory, state_dict=tensors)
+        _save_pretrained(model, directory, state_dict=tensors)
     else:
-        model.save_pretrained(directory)
+        _save_pretrained(model, directory)
     if rounded:
         configuration = read_json(directory / "config.json") | {"dtype": "bfloat16"}
         (directory / "config.json").write_text(json.dumps(configuration, indent=2, sort_keys=True), encoding="utf-8")
     carry_files(source, directory)
+
+
+def _save_pretrained(model: Any, directory: Path, **options: Any) -> None:
+    """Weights and configuration alone: generation settings are carried, and so need not suit transformers.
+
+    It would refuse to write again some settings that it reads (a temperature without sampling).
+    """
+    own = model.generation_config
+    model.generation_config = None if own is None else type(own)()
+    try:
+        with system_errors(directory):
+            model.save_pretrained(directory, **options)
+    finally:
+        model.generation_config = own
+    (directory / "generation_config.json").unlink(missing_ok=True)
 
 
 def carry_files(source: Path, directory: Path) -> None:

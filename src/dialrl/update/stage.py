@@ -1,18 +1,23 @@
 """The stage ``update`` as one function: advantage files and a policy in, a new policy directory and a summary out."""
 
+import os
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict
 from pathlib import Path
 
 from dialrl.config import differing_keys
 from dialrl.errors import UsageError
+from dialrl.model.loading import model_directory
 from dialrl.progress import SILENT, Progress
 from dialrl.summary import StageSummary
+from dialrl.trajectory.atomic import made_by_one
 from dialrl.trajectory.lineage import complete_run_file, write_run_file
 from dialrl.trajectory.reader import TrajectoryFile
+from dialrl.update.adapter import base_of
 from dialrl.update.config import UpdateConfig
-from dialrl.update.policy_directory import METRICS, Manifest, checked_digest, read_manifest, refuse_output
+from dialrl.update.policy_directory import MANIFEST, METRICS, Manifest, checked_digest, read_manifest, refuse_output
 from dialrl.update.statistics import FileMetrics
 from dialrl.update.trainer import manifest_options
 from dialrl.update.trainers import open_trainer
@@ -42,8 +47,9 @@ def update_policy(
         complete_run_file(output)
         return StageSummary("update", output, dict(done.counts), _identity(done), ("Complete already; left as it is.",))
     refuse_output(output, overwrite=overwrite)
+    refuse_what_is_needed(output, source, policy, config)
     started = time.perf_counter()
-    with open_trainer(policy, config, total_steps) as trainer:
+    with _made_here(output), open_trainer(policy, config, total_steps) as trainer:
         metrics = trainer.step_file(inputs if isinstance(inputs, Path) else list(inputs), progress)
         manifest = trainer.save(output, overwrite=overwrite)
         about = trainer.about()
@@ -63,6 +69,24 @@ def _identity(manifest: Manifest) -> dict[str, str | int | None]:
     return {"policy_digest": manifest.digest, "parent_digest": manifest.parent, "step": manifest.step}
 
 
+def _made_here(output: Path) -> AbstractContextManager[None]:
+    """Holds the output; where torchrun started several processes with one output, the first does so for all."""
+    return made_by_one(output) if os.environ.get("RANK", "0") == "0" else nullcontext()
+
+
+def refuse_what_is_needed(output: Path, source: TrajectoryFile, policy: Path | str, config: UpdateConfig) -> None:
+    """Raise UsageError for an output in whose place something lies that this or the next update reads.
+
+    The policy itself may be replaced; the base of its adapter may not, since the next update starts from it.
+    """
+    needed = {f"the input '{shard.path}'": shard.path for shard in source.shards}
+    if config.lora_rank is not None and Path(policy).is_dir():
+        needed["the base model that the adapter belongs to"] = base_of(Path(policy)) or model_directory(policy)
+    for what, place in needed.items():
+        if output.resolve() in (place.resolve(), *place.resolve().parents):
+            raise UsageError(f"The output '{output}' would replace {what}. Name another output.")
+
+
 def _finished(
     output: Path,
     source: TrajectoryFile,
@@ -76,7 +100,7 @@ def _finished(
 
     Raises UsageError listing what differs.
     """
-    manifest = read_manifest(output) if output.is_dir() else None
+    manifest = read_manifest(output) if (output / MANIFEST).is_file() else None
     if manifest is None:
         return None
     differing = differing_keys(manifest.options, manifest_options(config))
