@@ -110,11 +110,15 @@ def test_a_file_without_grades_is_refused(tmp_path):
 # share of optimum ---------------------------------------------------------------------------------------------------
 
 
-def with_split(path, split):
+RULES = StageRecord("judge", options={"judge": "demo", "judge_options": {}})
+WARMTH = StageRecord("judge", options={"judge": "warmth", "judge_options": {}})
+
+
+def with_split(path, split, *graded, **options):
     table = rows_to_table(judged(POSITIONS))
     with TrajectoryWriter(path, table.schema) as writer:
         writer.write(table)
-        writer.finish(Lineage((StageRecord("rollout", options={"split": split}),)))
+        writer.finish(Lineage((StageRecord("rollout", options={"split": split, **options}), *(graded or (RULES,)))))
     return path
 
 
@@ -136,6 +140,30 @@ def test_without_a_known_split_there_is_no_share(tmp_path, split):
     figures = evaluate_dialogues(with_split(tmp_path / "j.parquet", split), DialogueConfig(**FEW)).figures
     assert "share" not in figures
     assert reference_values("support", "test") is None
+
+
+def passed_on(judge):
+    return StageRecord("judge", options={"judge": judge}, details={"passed_on": True})
+
+
+@pytest.mark.parametrize(
+    ("graded", "rollout", "known"),
+    [
+        ([RULES], {}, True),
+        ([RULES, StageRecord("judge", options={"judge": "safety"})], {}, True),
+        ([WARMTH], {}, False),
+        ([StageRecord("judge", options={"judge": "demo", "judge_options": {"noise": 0.2}})], {}, False),
+        ([passed_on("demo")], {"grading": "live", "judge": "demo"}, True),
+        ([passed_on("demo")], {"grading": "live", "judge": "warmth"}, False),
+        ([RULES], {"grading": "live", "judge": "warmth"}, True),
+        ([passed_on("demo")], {}, False),
+    ],
+)
+def test_only_grades_of_the_judge_behind_the_optimum_have_a_share_of_it(tmp_path, graded, rollout, known):
+    path = with_split(tmp_path / "j.parquet", "test", *graded, **rollout)
+    figures = evaluate_dialogues(path, DialogueConfig(**FEW)).figures
+    assert ("share" in figures, "reference" in figures) == (known, known)
+    assert ("share" in mean_scores(path, until="stop")) == known
 
 
 def test_mean_scores_are_those_of_the_evaluation(tmp_path):

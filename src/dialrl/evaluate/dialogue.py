@@ -16,7 +16,7 @@ from dialrl.errors import InputError
 from dialrl.evaluate.config import DialogueConfig
 from dialrl.evaluate.dialogue_scores import NEEDS, DialogueScores, numbered, share_interval
 from dialrl.evaluate.outcome_scores import OUTCOME_NEEDS, OutcomeScores, outcome_columns
-from dialrl.evaluate.reference import reference_values
+from dialrl.evaluate.reference import graded_as_reference, reference_values
 from dialrl.judge.config import JudgeConfig
 from dialrl.judge.files import INFORMATION_GAIN, NO_JUDGE
 from dialrl.judge.stage import judge_dialogues
@@ -122,7 +122,7 @@ def _summary(
 
 
 def _shares(figures: dict[str, Any], source: TrajectoryFile, environments: set[str]) -> dict[str, Any]:
-    """Share of optimum with its interval and the reference values, where they are known."""
+    """Share of optimum with its interval and the reference values, where they are known for such grades."""
     reference = _reference(source, environments)
     if reference is None:
         return {}
@@ -142,6 +142,8 @@ def _share_of(score: float, source: TrajectoryFile, environments: set[str]) -> d
 def _reference(source: TrajectoryFile, environments: set[str]) -> DemoReference | None:
     record = source.lineage.record("rollout")
     if len(environments) != 1 or record is None:
+        return None
+    if not all(graded_as_reference(shard.records.records) for shard in source.shards):
         return None
     return reference_values(next(iter(environments)), str(record.options.get("split")))
 
