@@ -10,7 +10,9 @@ from dialrl.advantage.presets.registry import preset as preset_by_name
 from dialrl.advantage.terms import DIALOGUE_CHANNELS, DIALOGUE_SCOPES, TURN_CHANNELS, Term
 from dialrl.config import validated
 from dialrl.errors import InputError, UsageError
-from dialrl.trajectory.lineage import Lineage
+from dialrl.trajectory.agreement import agreed
+from dialrl.trajectory.lineage import Lineage, StageRecord
+from dialrl.trajectory.reader import TrajectoryFile
 
 Side = Literal["centre", "scale"]
 
@@ -26,18 +28,35 @@ class Origin:
 
     @classmethod
     def of(cls, lineage: Lineage, *, where: str) -> "Origin":
-        """Read the record of ``returns``. Raises InputError when there is none."""
-        record = lineage.record("returns")
-        if record is None:
-            raise InputError(
-                f"{where} has no record of 'returns' in its lineage. Run first: dialrl returns FILE -o OUT"
-            )
+        """Read the records of ``returns``. Raises InputError without one, or when parts were scored differently."""
+        return cls._made((where, record) for record in _returns_of(lineage, where))
+
+    @classmethod
+    def of_file(cls, source: TrajectoryFile) -> "Origin":
+        """The same of an input of one or several files."""
+        shards = [(f"'{shard.path}'", shard.records) for shard in source.shards]
+        return cls._made((where, record) for where, lineage in shards for record in _returns_of(lineage, where))
+
+    @classmethod
+    def _made(cls, found: Iterable[tuple[str, StageRecord]]) -> "Origin":
+        records = list(found)
+        known = set.intersection(*(set(record.options) for _, record in records))
+        made = [(w, {n: r.options[n] for n in known} | {"weights": r.details["weights"]}) for w, r in records]
+        agreed(made, done="scored", advice="Score all of them in one go: dialrl returns FILES -o OUT")
+        record = records[0][1]
         return cls(
             float(record.options["gamma"]),
             str(record.options["missing"]),
             {str(name): float(weight) for name, weight in record.details["weights"].items()},
             tuple(record.details["per_dialogue"]),
         )
+
+
+def _returns_of(lineage: Lineage, where: str) -> tuple[StageRecord, ...]:
+    records = lineage.all_of("returns")
+    if not records:
+        raise InputError(f"{where} has no record of 'returns' in its lineage. Run first: dialrl returns FILE -o OUT")
+    return records
 
 
 def resolved_terms(config: AdvantageConfig, origin: Origin) -> tuple[tuple[Term, ...], tuple[str, ...]]:

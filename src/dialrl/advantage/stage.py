@@ -16,6 +16,7 @@ from dialrl.advantage.tally import samples_asked
 from dialrl.advantage.work import STAGE, AdvantageWork
 from dialrl.progress import SILENT, Progress
 from dialrl.summary import StageSummary
+from dialrl.trajectory.agreement import rollouts
 from dialrl.trajectory.lineage import write_run_file
 from dialrl.trajectory.reader import TrajectoryFile
 from dialrl.trajectory.transform import finished_before, transform
@@ -40,7 +41,7 @@ def compute_advantages(
     began = time.monotonic()
     config = config or AdvantageConfig()
     source = TrajectoryFile.open(inputs, stage="returns", needs=("reward", "reward_filled", "return"))
-    origin = Origin.of(source.lineage, where=source.where)
+    origin = Origin.of_file(source)
     terms, notes = resolved_terms(config, origin)
     refuse_absent_anchor(terms, source.names, where=source.where)
     if resume and finished_before(output, stage=STAGE, config=config, source=source, overwrite=overwrite):
@@ -48,7 +49,7 @@ def compute_advantages(
     work = AdvantageWork(terms, origin, config, lambda names: source.groups(names, config.batch_rows))
 
     def warnings() -> tuple[str, ...]:
-        return (*notes, *work.tally.warnings(samples_asked(source.lineage.record("rollout"))))
+        return (*notes, *work.tally.warnings(samples_asked([record for _, record in rollouts(source)])))
 
     transform(
         source,

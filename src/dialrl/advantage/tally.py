@@ -1,6 +1,6 @@
 """Counts and figures of ``dialrl advantage``, collected table by table. Not here: how they are printed."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -124,10 +124,10 @@ class Tally:
         return lines
 
 
-def samples_asked(record: StageRecord | None) -> int | None:
-    """Dialogues a group that the rollout was asked for, if its record says so."""
-    asked = None if record is None else record.options.get("samples")
-    return asked if isinstance(asked, int) else None
+def samples_asked(rollouts: Iterable[StageRecord | None]) -> int | None:
+    """Dialogues a group that the rollouts were asked for (the most), if their records say so."""
+    asked = [None if record is None else record.options.get("samples") for record in rollouts]
+    return max((number for number in asked if isinstance(number, int)), default=None)
 
 
 def _in_words(term: Term) -> str:

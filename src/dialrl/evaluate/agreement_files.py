@@ -14,6 +14,8 @@ import numpy as np
 
 from dialrl.errors import InputError
 from dialrl.ragged import Floats
+from dialrl.trajectory.agreement import agreed
+from dialrl.trajectory.lineage import Lineage
 from dialrl.trajectory.reader import TrajectoryFile
 
 Key = tuple[str, int, int]
@@ -42,9 +44,15 @@ class JudgedFile:
 
 
 def _judge(source: TrajectoryFile) -> dict[str, Any] | None:
-    """Judge and options, from the stage that asked it."""
+    """Judge and options, None where the lineage does not say. Raises InputError where parts had different ones."""
+    judges = [(f"'{shard.path}'", _judge_of(shard.records) or {}) for shard in source.shards]
+    return dict(agreed(judges, done="judged", advice="Give what each judge graded as a file of its own.")) or None
+
+
+def _judge_of(lineage: Lineage) -> dict[str, Any] | None:
+    """From the stage that asked it."""
     for stage in ("judge", "rollout"):
-        record = source.lineage.record(stage)
+        record = lineage.record(stage)
         if record is not None and record.options.get("judge") is not None:
             return {"judge": record.options["judge"], "judge_options": record.options.get("judge_options")}
     return None

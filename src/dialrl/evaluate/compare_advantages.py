@@ -20,6 +20,7 @@ from dialrl.config import validated
 from dialrl.errors import InputError
 from dialrl.evaluate.compare_config import CompareConfig
 from dialrl.ragged import Floats, Ints
+from dialrl.trajectory.agreement import agreed, stage_records
 from dialrl.trajectory.layout import Layout, floats
 from dialrl.trajectory.reader import TrajectoryFile
 from dialrl.trajectory.schema import KEYS
@@ -70,31 +71,36 @@ def compare_advantages(
 
 def same_returns(sources: Sequence[TrajectoryFile]) -> bool:
     """True when all files carry advantages computed from one and the same returns file."""
-    records = [source.lineage.record("advantage") for source in sources]
-    inputs = {None if record is None else tuple(one.digest for one in record.inputs) for record in records}
-    return len(inputs) == 1 and None not in inputs
+    made = [[record for _, record in stage_records(source, "advantage")] for source in sources]
+    inputs = {tuple(sorted(one.digest for record in records for one in record.inputs)) for records in made}
+    return len(inputs) == 1 and all(made)
 
 
 def _credited(name: str, source: TrajectoryFile, keys: pa.Table, config: CompareConfig) -> Credited:
     table = source.read([*KEYS, "advantage"])
     if not table.select(list(KEYS)).equals(keys):
         raise InputError(f"The turns of '{name}' are others than the first file's: these are not the same dialogues.")
-    record = source.lineage.record("advantage")
     return Credited(
         name=name,
-        estimator="imported" if record is None else str(record.details.get("estimator")),
+        estimator=str(_credit(source).get("estimator", "imported")),
         advantage_K=floats(table["advantage"]),
         pools=_pools(source, config.batch_rows),
     )
 
 
+def _credit(source: TrajectoryFile) -> Mapping[str, Any]:
+    """Estimator and terms, empty for an imported advantage. Raises InputError where parts have different ones."""
+    made = [(where, record.details) for where, record in stage_records(source, "advantage")]
+    return agreed(made, done="credited", advice="Compare presets one a file.")
+
+
 def _pools(source: TrajectoryFile, batch_rows: int) -> dict[str, Any]:
     """The pools of the file's own terms, computed again from the rewards it holds; empty for an imported advantage."""
-    record = source.lineage.record("advantage")
-    if record is None:
+    credit = _credit(source)
+    if not credit:
         return {}
-    terms = [validated(Term, term, where=f"the lineage of {source.where}") for term in record.details["terms"]]
-    origin = Origin.of(source.lineage, where=source.where)
+    terms = [validated(Term, term, where=f"the lineage of {source.where}") for term in credit["terms"]]
+    origin = Origin.of_file(source)
     work = AdvantageWork(terms, origin, AdvantageConfig(), lambda names: source.groups(names, batch_rows))
     for table in source.groups([*KEYS, *work.reads], batch_rows):
         work.columns(table)

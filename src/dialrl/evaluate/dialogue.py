@@ -24,6 +24,7 @@ from dialrl.progress import SILENT, Progress
 from dialrl.rollout.config import RolloutConfig
 from dialrl.rollout.stage import Policy, roll_out
 from dialrl.summary import StageSummary
+from dialrl.trajectory.agreement import common, rollouts
 from dialrl.trajectory.reader import TrajectoryFile
 
 
@@ -140,12 +141,12 @@ def _share_of(score: float, source: TrajectoryFile, environments: set[str]) -> d
 
 
 def _reference(source: TrajectoryFile, environments: set[str]) -> DemoReference | None:
-    record = source.lineage.record("rollout")
-    if len(environments) != 1 or record is None:
+    split = common(None if record is None else record.options.get("split") for _, record in rollouts(source))
+    if len(environments) != 1 or split is None:
         return None
     if not all(graded_as_reference(shard.records.records) for shard in source.shards):
         return None
-    return reference_values(next(iter(environments)), str(record.options.get("split")))
+    return reference_values(next(iter(environments)), str(split))
 
 
 def mean_scores(judged: Path, *, until: Literal["stop", "end"]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Grades that a file holds already: which judge made them, and whether they may be passed on or completed.
+"""What an input holds already: whose grades, whether they may be passed on or completed, and which run it is of.
 
 Several kinds of judge add to one file (grades, beliefs, kl, safety), each with a lineage record; only the record of the
 grades is asked here. Not here: grading (``stage``).
@@ -11,11 +11,12 @@ from typing import Any
 from dialrl.config import differing_keys
 from dialrl.errors import UsageError
 from dialrl.judge.config import JudgeConfig
-from dialrl.trajectory.lineage import StageRecord
+from dialrl.trajectory.agreement import common, rollouts
+from dialrl.trajectory.lineage import Lineage, StageRecord
 from dialrl.trajectory.reader import TrajectoryFile
 from dialrl.trajectory.transform import finished_before
 
-WITHOUT_GRADES = ("information-gain", "reference-kl", "safety", "none")
+WITHOUT_GRADES = ("information-gain", "reference-kl", "implicit-reward", "safety", "none")
 """Kinds of judge whose columns stand beside the grades."""
 _IDENTITY = ("judge", "judge_options", "stop")
 
@@ -47,39 +48,39 @@ def is_finished(
     return not differing
 
 
-def grades_record(source: TrajectoryFile) -> StageRecord | None:
-    """The record of the judge command that wrote the grades of ``source``; None when there was none."""
-    return next(
-        (
-            record
-            for record in reversed(source.lineage.records)
-            if record.stage == "judge" and record.options.get("judge") not in WITHOUT_GRADES
-        ),
-        None,
-    )
+def iteration_of(source: TrajectoryFile) -> int:
+    """The rollout's place in its run, which is part of every seed; 0 for dialogues from elsewhere or from several."""
+    placed = [0 if record is None else int(record.options.get("iteration", 0)) for _, record in rollouts(source)]
+    return common(placed) or 0
+
+
+def _grades_record(lineage: Lineage) -> StageRecord | None:
+    """The record of the judge command that wrote the grades of one file; None when there was none."""
+    records = reversed(lineage.all_of("judge"))
+    return next((record for record in records if record.options.get("judge") not in WITHOUT_GRADES), None)
 
 
 def refuse_other_judge(source: TrajectoryFile, config: JudgeConfig) -> None:
     """Raise UsageError when settings given explicitly are not those the grades in the file were made with."""
-    before, where = _graded_with(source)
     asked = config.semantic_values()
     keys = [key for key in _IDENTITY if key in config.model_fields_set]
-    differing = [f"{key}: {before.get(key)} -> {asked[key]}" for key in keys if before.get(key) != asked[key]]
-    if differing:
-        raise UsageError(
-            f"{source.where} was graded {where}, by another judge: {'; '.join(differing)}. Grade it again with"
-            " --regrade, or leave these settings out to pass its grades on."
-        )
+    for shard in source.shards:
+        for before, where in _graded_with(shard.records):
+            differing = [f"{key}: {before.get(key)} -> {asked[key]}" for key in keys if before.get(key) != asked[key]]
+            if differing:
+                raise UsageError(
+                    f"'{shard.path}' was graded {where}, by another judge: {'; '.join(differing)}. Grade it again with"
+                    " --regrade, or leave these settings out to pass its grades on."
+                )
 
 
-def _graded_with(source: TrajectoryFile) -> tuple[Mapping[str, Any], str]:
-    """The settings behind the grades in a judged file, and where they were made."""
-    judged, rolled_out = grades_record(source), source.lineage.record("rollout")
+def _graded_with(lineage: Lineage) -> list[tuple[Mapping[str, Any], str]]:
+    """The settings behind the grades in a judged file, of each of its parts, and where they were made."""
+    judged = _grades_record(lineage)
     if judged is not None:
-        return judged.options, "by an earlier judge command"
-    if rolled_out is not None and rolled_out.options.get("grading") == "live":
-        return rolled_out.options, "in the rollout"
-    return {}, "before it was imported"
+        return [(judged.options, "by an earlier judge command")]
+    live = [record for record in lineage.all_of("rollout") if record.options.get("grading") == "live"]
+    return [(record.options, "in the rollout") for record in live] or [({}, "before it was imported")]
 
 
 def check_retry(source: TrajectoryFile, config: JudgeConfig, *, is_judged: bool) -> None:
@@ -89,14 +90,15 @@ def check_retry(source: TrajectoryFile, config: JudgeConfig, *, is_judged: bool)
     if config.regrade or not is_judged:
         fault = "with --regrade" if config.regrade else f"on {source.where}, which holds no judgements"
         raise UsageError(f"--retry-missing {fault}: it completes a judged file. Give the output of dialrl judge.")
-    record = grades_record(source)
-    before = {} if record is None else record.options
     asked = config.semantic_values()
-    differing = [
-        f"{key}: {before[key]} -> {asked[key]}" for key in _IDENTITY if key in before and before[key] != asked[key]
-    ]
-    if differing:
-        raise UsageError(
-            f"{source.where} was graded by another judge: {'; '.join(differing)}. Give the same judge, options and"
-            " stop rules to complete it, or grade all of it again with --regrade."
-        )
+    for shard in source.shards:
+        record = _grades_record(shard.records)
+        before = {} if record is None else record.options
+        differing = [
+            f"{key}: {before[key]} -> {asked[key]}" for key in _IDENTITY if key in before and before[key] != asked[key]
+        ]
+        if differing:
+            raise UsageError(
+                f"'{shard.path}' was graded by another judge: {'; '.join(differing)}. Give the same judge, options and"
+                " stop rules to complete it, or grade all of it again with --regrade."
+            )

@@ -22,6 +22,7 @@ from dialrl.model.belief.gold import GoldAlias
 from dialrl.progress import SILENT, Progress
 from dialrl.scenario.answers import distinct_aliases
 from dialrl.summary import StageSummary
+from dialrl.trajectory.agreement import agreed, rollouts
 from dialrl.trajectory.reader import TrajectoryFile
 from dialrl.trajectory.schema import KEYS
 
@@ -147,7 +148,12 @@ class AnswerBeliefs:
 
 
 def template_options(source: TrajectoryFile) -> Mapping[str, Any]:
-    """Those of the rollout: the belief is asked after the headers that the policy saw."""
-    record = source.lineage.record("rollout")
-    options: Mapping[str, Any] = {} if record is None else record.options.get("template_options") or {}
-    return options
+    """Those of the rollout: the belief is asked after the headers that the policy saw.
+
+    Raises InputError for parts that were rolled out with different ones.
+    """
+    found = [
+        (where, {} if record is None else record.options.get("template_options") or {})
+        for where, record in rollouts(source)
+    ]
+    return agreed(found, done="rolled out", advice="Score files one at a time whose template options differ.")

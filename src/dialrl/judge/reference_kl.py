@@ -23,7 +23,7 @@ from dialrl.progress import SILENT, Progress
 from dialrl.summary import StageSummary
 from dialrl.trajectory.reader import TrajectoryFile
 from dialrl.trajectory.rows import row_name
-from dialrl.trajectory.sampling import rollout_details, sampling_temperature
+from dialrl.trajectory.sampling import sampling_temperature
 from dialrl.trajectory.schema import KEYS
 
 NEEDS = ("segment", "prompt_ids", "reply_ids", "reply_logprobs", "reply")
@@ -47,8 +47,7 @@ def judge_reference_kl(
     if config.reference is None:
         raise UsageError("The judge reference-kl compares with a frozen policy: name it with --reference DIRECTORY.")
     source = TrajectoryFile.open(inputs, needs=NEEDS)
-    details = rollout_details(source.lineage)
-    temperature = sampling_temperature(details, given=config.reference_options.temperature, where=source.where)
+    temperature = sampling_temperature(source, given=config.reference_options.temperature)
     work = _Comparing(ReferenceScorer(config.reference, config.reference_options), temperature)
     return score_file(
         work, source, output, config, overwrite=overwrite, resume=resume, slim=slim, progress=progress

@@ -22,7 +22,7 @@ from dialrl.judge.asking import ask, missing
 from dialrl.judge.base import TurnVerdict
 from dialrl.judge.blocks import Blocks, Row
 from dialrl.judge.config import JudgeConfig
-from dialrl.judge.earlier import is_finished
+from dialrl.judge.earlier import is_finished, iteration_of
 from dialrl.judge.grading import FAILED_DIALOGUE
 from dialrl.judge.safety_judge import SafetyJudge, crisis_of
 from dialrl.judge.scenarios import Scenarios
@@ -98,8 +98,7 @@ class _Checking:
         self.scenarios = Scenarios(source, config.environment_options)
         self.calls = calls_of(config, None)
         self.counts: Counter[str] = Counter()
-        record = source.lineage.record("rollout")
-        self._iteration = 0 if record is None else int(record.options.get("iteration", 0))
+        self._iteration = iteration_of(source)
 
     async def block(self, dialogues: Sequence[list[Row]]) -> list[Row]:
         """The rows of ``dialogues`` with the columns of the check."""

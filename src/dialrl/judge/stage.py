@@ -21,7 +21,7 @@ from dialrl.judge.asking import Assessment, ask, ask_deficit, missing
 from dialrl.judge.base import ROLE, Judge, TurnVerdict
 from dialrl.judge.blocks import Blocks
 from dialrl.judge.config import JudgeConfig
-from dialrl.judge.earlier import check_retry, is_finished, refuse_other_judge
+from dialrl.judge.earlier import check_retry, is_finished, iteration_of, refuse_other_judge
 from dialrl.judge.grading import (
     FAILED_DIALOGUE,
     JUDGE_COLUMNS,
@@ -130,7 +130,7 @@ class _Grading:
         # Tokens of the judge's calls go to those of the turn; a judge that asks no model leaves the column alone.
         self._writes = (*WRITES, "usage") if isinstance(self.judge, UsesModels) else WRITES
         self._reads = (*READS, "usage", *(JUDGE_COLUMNS if config.retry_missing else ()))
-        self._iteration = _iteration(source)
+        self._iteration = iteration_of(source)
 
     def run(self, *, overwrite: bool, resume: bool, slim: bool) -> Counter[str]:
         self.scenarios.open_all(self.source)
@@ -245,12 +245,6 @@ def _ungraded(rows: Sequence[Row], deficit: Sequence[float] | None, error: str) 
     ]
     graded[-1]["outcome"] = rows[-1].get("outcome")
     return graded
-
-
-def _iteration(source: TrajectoryFile) -> int:
-    """The rollout's place in its run, which is part of every seed; 0 for dialogues from elsewhere."""
-    record = source.lineage.record("rollout")
-    return 0 if record is None else int(record.options.get("iteration", 0))
 
 
 def _already_there(output: Path, config: JudgeConfig) -> StageSummary:

@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 from dialrl.report.rewards import gains_of
 from dialrl.report.sources import DialogueSet
 from dialrl.trajectory.layout import Layout, floats
+from dialrl.trajectory.lineage import Lineage
 
 Row = dict[str, Any]
 Floats = npt.NDArray[np.float64]
@@ -106,8 +107,7 @@ def file_figures(given: DialogueSet) -> FileFigures:
         gathered.add(table)
     turn = np.concatenate(gathered.turns)
     counted, name = gathered.counted, given.name
-    record = given.source.lineage.record("advantage")
-    preset = str(record.details.get("estimator") or record.options.get("preset")) if record else "advantage"
+    preset = _preset(given.source.lineage)
     values = {term: np.concatenate(parts) for term, parts in gathered.by_term.items()}
     return FileFigures(
         name,
@@ -127,6 +127,13 @@ def file_figures(given: DialogueSet) -> FileFigures:
         usage=[{"set": name, "role": role, "kind": k, "tokens": n} for (role, k), n in counted["usage"].items() if n],
         counts=counted["counts"],
     )
+
+
+def _preset(lineage: Lineage) -> str:
+    """What made the advantages; several where the files of one set were made apart."""
+    records = lineage.all_of("advantage")
+    names = [str(record.details.get("estimator") or record.options.get("preset")) for record in records]
+    return " and ".join(dict.fromkeys(names)) or "advantage"
 
 
 def term_name(column: str, preset: str) -> str:

@@ -89,4 +89,5 @@ def warnings(runs: Sequence[Run], sets: Sequence[DialogueSet]) -> list[str]:
             said.update({*entry["warnings"], *entry["update"].get("warnings", ())})
     from_runs = [f"{sentence} ({count} of the iterations)" for sentence, count in said.most_common()]
     named = [(given.name, record) for given in sets if given.run is None for record in given.source.lineage.records]
-    return [*from_runs, *(f"{name}: {sentence}" for name, record in named for sentence in record.warnings)]
+    from_files = dict.fromkeys(f"{name}: {sentence}" for name, record in named for sentence in record.warnings)
+    return [*from_runs, *from_files]

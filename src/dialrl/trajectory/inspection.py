@@ -32,7 +32,7 @@ def overview(source: TrajectoryFile) -> dict[str, Any]:
     return {
         "file": [str(shard.path) for shard in source.shards],
         "stage": source.stage,
-        "slim": source.shards[0].parent is not None,
+        "slim": any(shard.parent is not None for shard in source.shards),
         **tally.figures(),
         "columns": source.names,
         "lineage": [asdict(record) for record in source.lineage.records],

@@ -55,14 +55,38 @@ class Parent:
 
 @dataclass(frozen=True)
 class Lineage:
-    """The records of all stages a file went through, oldest first; ``parent`` stands in slim files only."""
+    """The records of all stages a file went through, oldest first; ``parent`` stands in slim files only.
+
+    A file joined from several has the records of all of them: a stage then has one for each part.
+    """
 
     records: tuple[StageRecord, ...] = ()
     parent: Parent | None = None
 
     def record(self, stage: str) -> StageRecord | None:
-        """The latest record of ``stage``."""
+        """The latest record of ``stage``: of an output, what that stage wrote itself.
+
+        Of an *input* it may be that of one part only; ``trajectory.agreement`` looks at every part.
+        """
         return next((record for record in reversed(self.records) if record.stage == stage), None)
+
+    def all_of(self, stage: str) -> tuple[StageRecord, ...]:
+        """Every record of ``stage``, oldest first."""
+        return tuple(record for record in self.records if record.stage == stage)
+
+    @property
+    def origins(self) -> tuple[StageRecord, ...]:
+        """Where the dialogues come from: rollouts, and imports and the like, which stand in their place."""
+        return tuple(record for record in self.records if _rank(record) == 0)
+
+    @classmethod
+    def joined(cls, parts: Sequence["Lineage"]) -> "Lineage":
+        """The lineage of rows from several files: every record of each, equal ones once, in order of the stages."""
+        if len(parts) == 1:
+            return parts[0]
+        placed = [(_rank(record), place, record) for part in parts for place, record in enumerate(part.records)]
+        placed.sort(key=lambda entry: entry[:2])
+        return cls(tuple({_as_text(record): record for _, _, record in placed}.values()))
 
     def after(self, record: StageRecord) -> "Lineage":
         """This lineage with one more record, for a whole (not slim) file."""
@@ -102,6 +126,14 @@ class Lineage:
         except (KeyError, TypeError) as error:
             raise InputError(f"{where}: its lineage cannot be read ({error!r}). Write the file again.") from None
         return cls(records, parent)
+
+
+def _rank(record: StageRecord) -> int:
+    return STAGES.index(record.stage) if record.stage in STAGES else 0
+
+
+def _as_text(record: StageRecord) -> str:
+    return json.dumps(asdict(record), sort_keys=True)
 
 
 def _content(raw: bytes, where: str) -> dict[str, Any]:

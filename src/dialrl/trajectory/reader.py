@@ -137,8 +137,8 @@ class TrajectoryFile:
 
     @property
     def lineage(self) -> Lineage:
-        """The records of the first shard: shards of one trajectory went through the same stages."""
-        return self.shards[0].records
+        """The records of all shards: files given together may have been made apart (see ``agreement``)."""
+        return Lineage.joined([shard.records for shard in self.shards])
 
     @property
     def num_rows(self) -> int:

@@ -9,7 +9,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from dialrl.errors import InputError
-from dialrl.trajectory.lineage import Lineage
+from dialrl.trajectory.agreement import agreed, rollouts
+from dialrl.trajectory.reader import TrajectoryFile
 
 _NEUTRAL: dict[str, tuple[Any, ...]] = {
     "top_p": (None, 1, 1.0),
@@ -21,18 +22,31 @@ _NEUTRAL: dict[str, tuple[Any, ...]] = {
 }
 
 
-def rollout_details(lineage: Lineage) -> Mapping[str, Any]:
-    """Details of the rollout record: sampling, logprobs_kind, policy_digest; empty when there is none."""
-    record = lineage.record("rollout")
-    return {} if record is None else record.details
+def policy_digests(source: TrajectoryFile) -> tuple[str, ...]:
+    """Digests of the policies that sampled the replies, as far as the lineage names them."""
+    named = [None if record is None else record.details.get("policy_digest") for _, record in rollouts(source)]
+    return tuple(dict.fromkeys(digest for digest in named if digest is not None))
 
 
-def sampling_temperature(details: Mapping[str, Any], *, given: float | None, where: str) -> float:
-    """Temperature the stored log-probs are under. Raises InputError for settings that cannot be trained.
+def sampling_temperature(source: TrajectoryFile, *, given: float | None) -> float:
+    """Temperature the stored log-probs are under, that of every part of ``source``.
 
-    ``given`` is used when the lineage does not state one.
+    ``given`` is used where the lineage does not state one. Raises InputError for settings that cannot be trained, and
+    for parts drawn at different temperatures: the logits of all are divided by one number.
     """
-    sampling: Mapping[str, Any] = details.get("sampling") or {}
+    drawn = [
+        (where, {"temperature": _temperature({} if record is None else record.details, given, where)})
+        for where, record in rollouts(source)
+    ]
+    advice = "The log-probs of one update are under one temperature; give files that were drawn alike."
+    return float(agreed(drawn, done="sampled", advice=advice)["temperature"])
+
+
+def _temperature(details: Mapping[str, Any], given: float | None, where: str) -> float:
+    """Temperature of one part; checks all of its settings."""
+    sampling = details.get("sampling") or {}
+    if not isinstance(sampling, Mapping):
+        raise InputError(f"{where}: its lineage has sampling {sampling!r:.80}; expected an object. Roll out again.")
     for name, neutral in _NEUTRAL.items():
         if sampling.get(name) not in neutral:
             raise InputError(
@@ -41,6 +55,8 @@ def sampling_temperature(details: Mapping[str, Any], *, given: float | None, whe
                 " Roll out for training without it."
             )
     stated = sampling.get("temperature")
+    if not isinstance(stated, int | float | None):
+        raise InputError(f"{where}: its lineage has temperature {stated!r:.80}; expected a number. Roll out again.")
     temperature = given if stated is None else float(stated)
     if temperature is None:
         raise InputError(

@@ -31,8 +31,8 @@ class TrainingData:
 
     ``sequence_turns`` (S+1,) and ``turn_tokens`` (K+1,) are offsets; ``turn_dialogue`` and ``sequence_dialogue`` index
     ``dialogues``; ``sampler_logprobs_T`` is None when the file has none (loss sft). ``dialogue_label`` (D,): outcomes
-    in [0, 1], for loss outcome only. ``policy_digests``: who sampled the file's parts. ``spreads`` holds standard deviation and count of the file's rewards,
-    returns and advantages.
+    in [0, 1], for loss outcome only. ``policy_digests``: who sampled the file's parts. ``spreads`` holds standard
+    deviation and count of the file's rewards, returns and advantages.
     """
 
     sequences: tuple[TokenSequence, ...]
