@@ -33,14 +33,18 @@ def register(app: typer.Typer, name: str, entry: Entry) -> None:
 
 
 def run(call: Call) -> StageSummary:
+    from dialrl.environment.demo.base_directory import refuse_base_policy
     from dialrl.environment.demo.base_policy import build_demo_policy
-    from dialrl.trajectory.writer import refuse_existing
 
-    refuse_existing(call.target, overwrite=call.overwrite)
+    refuse_base_policy(call.target, overwrite=call.overwrite)
     if call.extras["world"] == "search":
         return _search_policy(call)
     report = build_demo_policy(
-        call.target, seed=call.extras["seed"], steps=call.extras["steps"], progress=call.progress
+        call.target,
+        seed=call.extras["seed"],
+        steps=call.extras["steps"],
+        overwrite=call.overwrite,
+        progress=call.progress,
     )
     return StageSummary("demo-policy", call.target, figures=asdict(report))
 
@@ -49,6 +53,10 @@ def _search_policy(call: Call) -> StageSummary:
     from dialrl.environment.search.world.base_policy import STEPS, build_search_policy
 
     report = build_search_policy(
-        call.target, seed=call.extras["seed"], steps=call.extras["steps"] or STEPS, progress=call.progress
+        call.target,
+        seed=call.extras["seed"],
+        steps=call.extras["steps"] or STEPS,
+        overwrite=call.overwrite,
+        progress=call.progress,
     )
     return StageSummary("demo-policy", call.target, figures=asdict(report))

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
+from dialrl.environment.demo.base_directory import refuse_base_policy
 from dialrl.environment.demo.base_policy import (
     MAXIMUM_SHARE,
     MINIMUM_SLOT_ACCURACY,
@@ -21,7 +22,7 @@ from dialrl.environment.demo.base_training import DialogueEncoder, TrainingSetti
 from dialrl.environment.demo.policy_data import training_dialogue
 from dialrl.environment.demo.replies import REPLIES, reply_texts
 from dialrl.environment.demo.scenario import scenarios
-from dialrl.errors import RunError
+from dialrl.errors import OutputExistsError, RunError
 from dialrl.resources import resource
 
 TOKENIZER = build_tokenizer()
@@ -90,6 +91,43 @@ def test_equal_seeds_teach_equal_weights() -> None:
 def test_an_untaught_policy_is_refused(tmp_path: Path) -> None:
     with pytest.raises(RunError, match="no good start"):
         build_demo_policy(tmp_path, steps=1, given=scenarios("test")[:2])
+
+
+def test_it_is_written_all_the_same_and_replaced_only_when_asked_for(tmp_path: Path) -> None:
+    few = {"check": False, "given": scenarios("test")[:1]}
+    output = tmp_path / "policy"
+    build_demo_policy(output, steps=1, **few)  # type: ignore[arg-type]
+    with pytest.raises(OutputExistsError, match="use --overwrite"):
+        refuse_base_policy(output, overwrite=False)
+    build_demo_policy(output, steps=2, overwrite=True, **few)  # type: ignore[arg-type]
+    assert json.loads((output / REPORT_FILE).read_text())["steps"] == 2
+    assert [path.name for path in tmp_path.iterdir()] == ["policy"]
+
+
+def test_a_folder_of_something_else_is_never_replaced(tmp_path: Path) -> None:
+    (tmp_path / "thesis.txt").write_text("years of work")
+    with pytest.raises(OutputExistsError, match=r"is no base policy \(it lacks report.json, config.json"):
+        refuse_base_policy(tmp_path, overwrite=True)
+
+
+def test_measuring_counts_the_dialogues_that_are_over(tmp_path: Path) -> None:
+    seen = Seen()
+    sample_dialogues(new_model(TOKENIZER, 0), TOKENIZER, scenarios("test")[:3], seed=0, progress=seen)
+    assert (seen.total, seen.done) == (3, 3)
+
+
+class Seen:
+    """A Progress that adds up."""
+
+    total, done = 0, 0
+
+    def start(self, task: str, total: int | None = None, unit: str = "") -> None:
+        self.total = total or 0
+
+    def advance(self, amount: int = 1, **figures: float) -> None:
+        self.done += amount
+
+    def message(self, text: str) -> None: ...
 
 
 def test_the_shipped_policy_is_a_good_start() -> None:

@@ -14,6 +14,7 @@ from typing import Any
 
 from dialrl.engine.base import GenerationRequest, SamplingSettings
 from dialrl.environment.demo.acts import Act, words_of
+from dialrl.environment.demo.base_directory import REPORT_FILE, base_policy_directory
 from dialrl.environment.demo.base_tokenizer import build_tokenizer
 from dialrl.environment.demo.base_training import DialogueEncoder, TrainingSettings, new_model, train
 from dialrl.environment.demo.planner import solve
@@ -29,7 +30,6 @@ from dialrl.seeds import seed_for
 
 MINIMUM_SLOT_ACCURACY = 0.90
 MAXIMUM_SHARE = 0.25
-REPORT_FILE = "report.json"
 
 
 @dataclass(frozen=True)
@@ -62,13 +62,14 @@ def build_demo_policy(
     steps: int | None = None,
     progress: Progress = SILENT,
     check: bool = True,
+    overwrite: bool = False,
     given: Sequence[DemoScenario] | None = None,
 ) -> DemoPolicyReport:
     """Trains the base policy and writes it, with its tokenizer and report, as a transformers directory.
 
     Takes some minutes on one core. ``given``: the scenarios it is measured on, default four times every held-out one.
-    Raises RunError, after writing, when ``check`` and the policy is no good start: slot accuracy below 0.90 or a share
-    of 0.25 or more.
+    Raises OutputExistsError for an output that may not be replaced; RunError, after writing, when ``check`` and the
+    policy is no good start: slot accuracy below 0.90 or a share of 0.25 or more.
     """
     settings = TrainingSettings() if steps is None else TrainingSettings(steps=steps)
     tokenizer = build_tokenizer()
@@ -76,12 +77,13 @@ def build_demo_policy(
     fit_threads(model)
     losses = train(model, tokenizer, settings, seed=seed, progress=progress)
     model.generation_config.update(do_sample=True, temperature=1.0, eos_token_id=tokenizer.eos_token_id)
-    model.save_pretrained(output)
-    tokenizer.save_pretrained(output)
-    (output / "model.safetensors").chmod(0o644)
     given = scenarios("test") * 4 if given is None else given
-    report = measure(model, tokenizer, given, seed=seed, steps=settings.steps, loss=_mean(losses[-50:]))
-    (output / REPORT_FILE).write_text(json.dumps(asdict(report), indent=2) + "\n", encoding="utf-8")
+    loss = _mean(losses[-50:])
+    report = measure(model, tokenizer, given, seed=seed, steps=settings.steps, loss=loss, progress=progress)
+    with base_policy_directory(output, overwrite=overwrite) as folder:
+        model.save_pretrained(folder)
+        tokenizer.save_pretrained(folder)
+        (folder / REPORT_FILE).write_text(json.dumps(asdict(report), indent=2) + "\n", encoding="utf-8")
     if check:
         _check(report, output)
     return report
@@ -95,9 +97,10 @@ def measure(
     seed: int = 0,
     steps: int = 0,
     loss: float = 0.0,
+    progress: Progress = SILENT,
 ) -> DemoPolicyReport:
     """Samples one dialogue of every scenario given, and counts. The share is that of the held-out scenarios."""
-    users = sample_dialogues(model, tokenizer, given, seed)
+    users = sample_dialogues(model, tokenizer, given, seed, progress=progress)
     mentions, right = _slots(users)
     acts = Counter(turn.act for user in users for turn in track(user.transcript).turns)
     value = _mean([State(user.scenario.need).distance - user.state.distance for user in users])
@@ -117,7 +120,9 @@ def measure(
     )
 
 
-def sample_dialogues(model: Any, tokenizer: Any, given: Sequence[DemoScenario], seed: int) -> list[DemoUser]:
+def sample_dialogues(
+    model: Any, tokenizer: Any, given: Sequence[DemoScenario], seed: int, *, progress: Progress = SILENT
+) -> list[DemoUser]:
     """One dialogue of each scenario given, all in step, replies drawn at temperature 1."""
     from dialrl.engine.hf import HfEngine
 
@@ -126,6 +131,7 @@ def sample_dialogues(model: Any, tokenizer: Any, given: Sequence[DemoScenario], 
     seeds = [seed_for(seed, 0, each.scenario_id, place, 0, "demo user") for place, each in enumerate(given)]
     users = [DemoUser(each, number) for each, number in zip(given, seeds, strict=True)]
     begin = tokenizer.convert_tokens_to_ids("<|assistant|>")
+    progress.start("measure the base policy", len(users), "dialogues")
     while open_users := [place for place, user in enumerate(users) if user.end_reason is None]:
         requests = [
             GenerationRequest(
@@ -137,6 +143,7 @@ def sample_dialogues(model: Any, tokenizer: Any, given: Sequence[DemoScenario], 
         ]
         for place, reply in zip(open_users, engine.generate_block(requests, sampling), strict=True):
             users[place].respond(tokenizer.decode(reply.reply_ids, skip_special_tokens=True))
+        progress.advance(sum(users[place].end_reason is not None for place in open_users))
     return users
 
 

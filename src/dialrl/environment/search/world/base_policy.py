@@ -14,6 +14,7 @@ from typing import Any
 from dialrl.concurrency import run_async
 from dialrl.engine.base import GenerationRequest, SamplingSettings
 from dialrl.environment.base import PolicyReply
+from dialrl.environment.demo.base_directory import REPORT_FILE, base_policy_directory
 from dialrl.environment.demo.base_tokenizer import CHAT_TEMPLATE, CONTEXT_TOKENS, END_OF_TURN, PADDING, ROLE_TOKENS
 from dialrl.environment.demo.base_training import DialogueEncoder, TrainingSettings, new_model, train
 from dialrl.environment.search.environment import SearchEnvironment
@@ -97,7 +98,13 @@ def _texts() -> list[str]:
 
 
 def build_search_policy(
-    output: Path, *, seed: int = 0, steps: int = STEPS, progress: Progress = SILENT, questions: int | None = None
+    output: Path,
+    *,
+    seed: int = 0,
+    steps: int = STEPS,
+    progress: Progress = SILENT,
+    overwrite: bool = False,
+    questions: int | None = None,
 ) -> SearchPolicyReport:
     """Trains the base policy and writes it, with its tokenizer and report, as a transformers directory.
 
@@ -117,13 +124,12 @@ def build_search_policy(
         lesson=lambda step, number: lesson(number, oracle=step < copying),
     )
     model.generation_config.update(do_sample=True, temperature=1.0, eos_token_id=tokenizer.eos_token_id)
-    model.save_pretrained(output)
-    tokenizer.save_pretrained(output)
-    (output / "model.safetensors").chmod(0o644)
-    report = measure(
-        model, tokenizer, seed=seed, steps=steps, loss=sum(losses[-50:]) / len(losses[-50:]), limit=questions
-    )
-    (output / "report.json").write_text(json.dumps(asdict(report), indent=2) + "\n", encoding="utf-8")
+    loss = sum(losses[-50:]) / len(losses[-50:])
+    report = measure(model, tokenizer, seed=seed, steps=steps, loss=loss, limit=questions, progress=progress)
+    with base_policy_directory(output, overwrite=overwrite) as folder:
+        model.save_pretrained(folder)
+        tokenizer.save_pretrained(folder)
+        (folder / REPORT_FILE).write_text(json.dumps(asdict(report), indent=2) + "\n", encoding="utf-8")
     return report
 
 
@@ -140,13 +146,22 @@ def world_options() -> dict[str, Any]:
 
 
 def measure(
-    model: Any, tokenizer: Any, *, seed: int = 0, steps: int = 0, loss: float = 0.0, limit: int | None = None
+    model: Any,
+    tokenizer: Any,
+    *,
+    seed: int = 0,
+    steps: int = 0,
+    loss: float = 0.0,
+    limit: int | None = None,
+    progress: Progress = SILENT,
 ) -> SearchPolicyReport:
     """Plays held-out questions, all in step, and counts."""
     environment = SearchEnvironment(**world_options())
     scenarios = list(environment.scenarios("test"))
     random.Random(seed).shuffle(scenarios)
-    played = run_async(_play(model, tokenizer, environment, scenarios[:limit], seed))
+    chosen = scenarios[:limit]
+    progress.start("measure the base policy", len(chosen), "dialogues")
+    played = run_async(_play(model, tokenizer, environment, chosen, seed, progress))
     read = [read_reply(m.content, max_queries=1) for one in played for m in one.transcript if m.role == "assistant"]
     copied = [flag for one in played for flag in one.copied()]
     by_hops: dict[str, list[float]] = {}
@@ -186,7 +201,12 @@ class _Played:
 
 
 async def _play(
-    model: Any, tokenizer: Any, environment: SearchEnvironment, scenarios: Sequence[Scenario], seed: int
+    model: Any,
+    tokenizer: Any,
+    environment: SearchEnvironment,
+    scenarios: Sequence[Scenario],
+    seed: int,
+    progress: Progress,
 ) -> list[_Played]:
     from dialrl.engine.hf import HfEngine
 
@@ -215,6 +235,7 @@ async def _play(
             step = await one.session.respond(PolicyReply(text, reply.finish_reason, turn), None)
             one.transcript += step.messages
             one.over, one.outcome = step.end_reason is not None, step.outcome or 0.0
+        progress.advance(sum(one.over for one in open_ones))
     return played
 
 
