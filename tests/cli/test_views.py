@@ -4,9 +4,11 @@ import io
 
 import pytest
 
+from dialrl.cli.doctor_view import show_diagnosis
 from dialrl.cli.progress_view import drawn
 from dialrl.cli.summary_view import format_value, show_summary
 from dialrl.cli.train_view import IterationTable, curve
+from dialrl.doctor.check import Check, Diagnosis
 from dialrl.summary import StageSummary
 
 
@@ -38,6 +40,41 @@ def test_a_summary_is_lines_tables_counts_and_warnings(capsys, monkeypatch):
         ["group", "2", "0"],
     ]
     assert lines[6:] == ["1,234 turns", "! Mind the gap."]
+
+
+LONG = {
+    "reward_incremental-distance-of-all-the-turns": {"estimated": 0.1, "b" * 70: 1},
+    "c" * 64: {"estimated": 2, "b" * 70: 3},
+}
+
+
+def test_where_there_is_no_terminal_nothing_is_cut_or_padded(capsys, monkeypatch):
+    monkeypatch.delenv("COLUMNS", raising=False)
+    digest = "0123456789abcdef" * 12
+    show_summary(StageSummary("advantage", None, {"turns": 1}, {"digest": digest, "columns": LONG}, ("Mind. " * 40,)))
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[1] == f"  digest  {digest}"
+    assert lines[4].split() == ["reward", "incremental-distance-of-all-the-turns", "0.1", "1"]
+    assert lines[5].split() == ["c" * 64, "2", "3"]
+    assert all(line == line.rstrip() for line in lines)
+    assert len(lines) == 8
+
+
+def test_a_narrow_terminal_folds_names_and_cuts_none(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "60")
+    show_summary(StageSummary("advantage", None, {}, {"columns": LONG}))
+    assert "\u2026" not in capsys.readouterr().out
+
+
+def test_trained_tokens_are_marked_without_colour_too(capsys):
+    spans = [
+        {"segment": 0, "text": "<|user|>[1] Hi", "trained": False},
+        {"segment": 0, "text": "So?<|end|>", "trained": True},
+        {"segment": 0, "text": "\n", "trained": False},
+    ]
+    found = Check("Template", "tokens", "ok", "read", details={"spans": spans})
+    show_diagnosis(Diagnosis((found,)))
+    assert "<|user|>[1] Hi[So?<|end|>]\u21b5" in capsys.readouterr().out
 
 
 def test_a_curve_has_its_points_between_the_lines_of_reference():

@@ -1,4 +1,4 @@
-"""Shows what the doctor found: a line a check under its area, what to do below it, trained tokens in colour."""
+"""Shows what the doctor found: a line a check under its area, what to do below it, trained tokens in brackets."""
 
 from collections.abc import Mapping, Sequence
 from itertools import groupby
@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from dialrl.cli.plain_text import clean
+from dialrl.cli.stdout import stdout_console
 from dialrl.doctor.check import Check, Diagnosis, Status
 
 _MARKS: dict[Status, tuple[str, str]] = {
@@ -24,7 +25,7 @@ _NAME_WIDTH = 13
 
 def show_diagnosis(diagnosis: Diagnosis) -> None:
     """Print every check, then how many of each kind."""
-    console = Console(highlight=False)
+    console = stdout_console()
     for area, checks in groupby(diagnosis.checks, key=lambda check: check.area):
         console.print(Text(area, style="bold"))
         for check in checks:
@@ -55,8 +56,10 @@ def _show_spans(console: Console, spans: Sequence[Mapping[str, Any]]) -> None:
         text = Text()
         for span in parts:
             shown = clean(str(span["text"])).replace("\n", "\u21b5\n")
-            text.append(shown, style=_TRAINED if span["trained"] else _CONTEXT)
-        title = Text.assemble((f"segment {segment}: ", ""), ("trained", _TRAINED), (" and ", ""), ("context", _CONTEXT))
+            text.append(f"[{shown}]" if span["trained"] else shown, style=_TRAINED if span["trained"] else _CONTEXT)
+        title = Text.assemble(
+            (f"segment {segment}: ", ""), ("[trained]", _TRAINED), (" and ", ""), ("context", _CONTEXT)
+        )
         console.print(Padding(title, (0, 0, 0, 7)))
         console.print(Padding(text, (0, 0, 0, 9)))
 

@@ -3,11 +3,11 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from dialrl.cli.plain_text import clean
+from dialrl.cli.stdout import stdout_console
 from dialrl.summary import StageSummary
 
 Figures = Mapping[str, Any]
@@ -15,7 +15,7 @@ Figures = Mapping[str, Any]
 
 def show_study(summary: StageSummary) -> None:
     """Print ``summary``."""
-    console, figures = Console(highlight=False), summary.figures
+    console, figures = stdout_console(), summary.figures
     console.print(Text(clean(f"{summary.stage} -> {summary.output}"), style="bold"), soft_wrap=True)
     for setting, presets in figures["settings"].items():
         exact = figures["reference"][setting]

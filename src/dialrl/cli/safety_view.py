@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from rich.console import Console
 from rich.text import Text
 
 from dialrl.cli.plain_text import clean
+from dialrl.cli.stdout import stdout_console
 from dialrl.cli.summary_view import show_summary
 from dialrl.summary import StageSummary
 
@@ -21,7 +21,7 @@ def show_safety(summary: StageSummary) -> None:
     """Print ``summary``."""
     figures = {name: value for name, value in summary.figures.items() if name not in _APART}
     failed: Mapping[str, Mapping[str, Any]] = summary.figures["failed_dialogues"]
-    console = Console(highlight=False)
+    console = stdout_console()
     if failed:
         console.print(Text("failed dialogues, the worst first", style="bold"))
     for name, found in failed.items():

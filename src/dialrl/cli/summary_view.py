@@ -6,18 +6,19 @@ Plain values are aligned lines; a mapping of mappings with the same keys is a ta
 from collections.abc import Mapping
 from typing import Any
 
-from rich.console import Console, Group, RenderableType
+from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
 from dialrl.cli.plain_text import clean
+from dialrl.cli.stdout import stdout_console
 from dialrl.summary import StageSummary
 
 
 def show_summary(summary: StageSummary) -> None:
     """Print ``summary``."""
-    console = Console(highlight=False)
+    console = stdout_console()
     title = summary.stage if summary.output is None else f"{summary.stage} -> {summary.output}"
     console.print(Text(clean(title), style="bold"), soft_wrap=True)
     console.print(_indented(_view(summary.figures)))
@@ -52,9 +53,9 @@ def _is_table(value: Mapping[str, Any]) -> bool:
 
 def _table(value: Mapping[str, Mapping[str, Any]]) -> Table:
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    table.add_column("")
+    table.add_column("", overflow="fold")
     for name in next(iter(value.values())):
-        table.add_column(words(name), justify="right", style="none", header_style="dim")
+        table.add_column(words(name), justify="right", style="none", header_style="dim", overflow="fold")
     for name, row in value.items():
         table.add_row(Text(words(name)), *(Text(format_value(cell)) for cell in row.values()))
     return table

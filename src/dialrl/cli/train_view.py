@@ -84,12 +84,12 @@ def _cells(record: Mapping[str, Any], iterations: int) -> list[str]:
 
 def show_run(summary: StageSummary) -> None:
     """The last page of a run: a dialogue before and after, the curve with its reference lines, where the files lie."""
-    from rich.console import Console
     from rich.text import Text
 
+    from dialrl.cli.stdout import stdout_console
     from dialrl.train.run_directory import RunDirectory, read_json
 
-    console = Console(highlight=False)
+    console = stdout_console()
     run = RunDirectory(Path(str(summary.figures["run"])))
     folders = [folder for folder in (run.base, *run.iterations()) if folder.evaluation.is_file()]
     if folders:

@@ -8,6 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from dialrl.cli.plain_text import clean
+from dialrl.cli.stdout import stdout_console
 from dialrl.cli.summary_view import format_value
 
 Row = Mapping[str, Any]
@@ -15,7 +16,7 @@ _SPEAKERS = {"assistant": "bold green", "user": "bold blue", "system": "dim", "t
 
 
 def console() -> Console:
-    return Console(highlight=False)
+    return stdout_console()
 
 
 def show_schema(columns: Sequence[Mapping[str, str]]) -> None:
@@ -56,7 +57,8 @@ def _show_numbers(out: Console, numbers: Mapping[str, Mapping[str, float]]) -> N
         return
     table = Table(box=None, pad_edge=False, padding=(0, 2))
     for heading in ("  number", "known", "mean", "std", "min", "max"):
-        table.add_column(heading, justify="left" if heading.strip() == "number" else "right")
+        is_name = heading.strip() == "number"
+        table.add_column(heading, justify="left" if is_name else "right", overflow="fold")
     for name, found in numbers.items():
         table.add_row(
             f"  {name}", f"{found['known']:,}", *(format_value(found[k]) for k in ("mean", "std", "min", "max"))
