@@ -182,7 +182,7 @@ def test_a_state_of_other_shapes_is_refused(policy: Path, files: list[Path], tmp
 def test_a_trainer_directory_that_is_not_whole_is_refused(policy: Path, files: list[Path], tmp_path: Path) -> None:
     run(policy, files[:1], tmp_path / "p1", UpdateConfig(**BASE))
     (tmp_path / "p1" / "trainer" / "trainer.json").unlink()
-    with pytest.raises(InputError, match=r"trainer.json' does not exist: the policy directory is not whole"):
+    with pytest.raises(InputError, match=r"trainer.json' does not exist\. The policy directory is not whole"):
         Trainer.open(tmp_path / "p1", UpdateConfig(**BASE))
 
 

@@ -1,6 +1,5 @@
 """``dialrl update``."""
 
-import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -49,6 +48,7 @@ def _memory(config: UpdateConfig, values: Mapping[str, Any]) -> Sequence[str]:
 
 def run(call: Call) -> StageSummary | None:
     from dialrl.model.find import find_policy
+    from dialrl.model.torchrun import started
     from dialrl.update.stage import update_policy
 
     total_steps = call.extras["total_steps"]
@@ -65,4 +65,4 @@ def run(call: Call) -> StageSummary | None:
         resume=call.resume,
         progress=call.progress,
     )
-    return summary if os.environ.get("RANK", "0") == "0" else None  # torchrun's first process speaks for all
+    return summary if started().rank == 0 else None  # torchrun's first process speaks for all

@@ -6,7 +6,6 @@ trainer's, is not used again in this run; the next one takes over at once. Field
 (``vllm_host``), what is compared (``delivery_probe``), trying rungs before training (``delivery_trial``).
 """
 
-import json
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -18,6 +17,7 @@ from dialrl.engine.vllm_copy import servable
 from dialrl.engine.vllm_host import Host, HostError
 from dialrl.engine.vllm_settings import SERVED_NAME, Rung, VllmSettings
 from dialrl.errors import EngineError
+from dialrl.model.base import read_base
 from dialrl.model.digest import policy_digest
 from dialrl.model.loading import model_directory
 
@@ -48,8 +48,7 @@ def weights_of(policy: str | Path) -> Weights:
     about = folder / "base.json"
     if not about.is_file():
         return Weights(Path(policy), model, policy_digest(model))
-    base = str(json.loads(about.read_text(encoding="utf-8"))["digest"])
-    return Weights(Path(policy), model, policy_digest(model), folder, base)
+    return Weights(Path(policy), model, policy_digest(model), folder, read_base(about).digest)
 
 
 @dataclass(frozen=True)

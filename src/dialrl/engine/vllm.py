@@ -5,7 +5,6 @@ As a server requests take the way of the engine ``openai`` (paced, retried, jour
 itself. Which weights are served is the ladder's affair (``delivery``); every change is compared with the trainer.
 """
 
-import json
 import os
 import shutil
 from collections.abc import Mapping, Sequence
@@ -26,6 +25,8 @@ from dialrl.engine.vllm_process import work_folder
 from dialrl.engine.vllm_server import ServerHost
 from dialrl.engine.vllm_settings import SERVED_NAME, VllmSettings
 from dialrl.errors import MissingExtraError, RunError
+from dialrl.json_file import read_object
+from dialrl.model.base import read_base
 from dialrl.model.digest import policy_digest
 from dialrl.model.loading import PRECISIONS, Precision, load_tokenizer, model_directory
 from dialrl.model.stopping import stop_ids
@@ -217,7 +218,7 @@ def _base_to_serve(adapter: Path | None, settings: VllmSettings) -> Path | None:
 
 def base_of_adapter(adapter: Path) -> Path | None:
     """Directory of the model that an adapter belongs to; None when it is there no more."""
-    base = Path(json.loads((adapter / "base.json").read_text(encoding="utf-8"))["path"])
+    base = Path(read_base(adapter / "base.json").path)
     return base if (base / "config.json").is_file() else None
 
 
@@ -240,4 +241,4 @@ def dtype_of(model: Path, settings: VllmSettings) -> str:
 
 
 def _json(file: Path) -> dict[str, Any]:
-    return json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
+    return read_object(file) if file.is_file() else {}

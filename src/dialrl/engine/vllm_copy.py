@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from dialrl.errors import InputError
+from dialrl.json_file import read_object
 from dialrl.model.digest import policy_digest
 
 _EMBEDDING, _HEAD = "embed_tokens.weight", "lm_head.weight"
@@ -27,7 +28,7 @@ def servable(model: Path, work: Path) -> Path:
     embedding = next((name for name in sorted(places) if name.endswith(_EMBEDDING)), None)
     if embedding is None or _HEAD in places:  # a stored head is a head of its own
         return model
-    configuration = json.loads((model / "config.json").read_text(encoding="utf-8"))
+    configuration = read_object(model / "config.json")
     copy = work / policy_digest(model).removeprefix("sha256:")[:16]
     if not (copy / "config.json").is_file():
         shutil.rmtree(copy, ignore_errors=True)

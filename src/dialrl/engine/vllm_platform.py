@@ -10,6 +10,7 @@ from pathlib import Path
 
 from dialrl.engine.vllm_settings import VllmSettings
 from dialrl.errors import EngineError, InputError, UsageError
+from dialrl.json_file import read_object
 
 _ASKED = (
     "import importlib.metadata as m, json;"
@@ -54,7 +55,7 @@ def whole_prompt_tokens(model: Path, settings: VllmSettings) -> int:
 
 def context_limit(model: Path, settings: VllmSettings) -> int:
     """Longest context in tokens. Raises InputError when neither options nor configuration tell it."""
-    configuration = json.loads((model / "config.json").read_text(encoding="utf-8"))
+    configuration = read_object(model / "config.json")
     text = configuration.get("text_config") or configuration
     own = settings.max_model_len or text.get("max_position_embeddings")
     if not own:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from dialrl.errors import InputError
+from dialrl.json_file import read_object
 
 _HEADER_LENGTH_BYTES = 8
 _HASH_THREADS = 4
@@ -37,9 +38,8 @@ def policy_digest(directory: Path) -> str:
 
 
 def _configuration(file: Path) -> bytes:
-    if not file.is_file():
-        raise InputError(f"'{file}' does not exist; expected a model directory with its configuration.")
-    return json.dumps(_stable(json.loads(file.read_text(encoding="utf-8"))), sort_keys=True).encode()
+    remedy = "Expected a model directory with its configuration: save the model again."
+    return json.dumps(_stable(read_object(file, remedy=remedy)), sort_keys=True).encode()
 
 
 def _stable(value: Any) -> Any:

@@ -4,7 +4,6 @@
 is the identity, so that callers need no second code path. Not here: which process gets which dialogues, files.
 """
 
-import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,6 +16,7 @@ from torch.distributed.tensor import DTensor
 from dialrl.model.logprobs import HeadSettings, TokenLogprobs, token_logprobs
 from dialrl.model.packing import SequenceBatch
 from dialrl.model.stored_tensors import StoredTensor
+from dialrl.model.torchrun import started
 
 Forward = Callable[[SequenceBatch, HeadSettings], TokenLogprobs]
 
@@ -31,8 +31,7 @@ class Processes:
 
 def processes() -> Processes:
     """The processes that torchrun started (joining them at the first call); one when it did not."""
-    count = int(os.environ.get("WORLD_SIZE", "1"))
-    if count == 1:
+    if started().count == 1:
         return Processes()
     if not distributed.is_initialized():  # small sums go over the CPU on any machine
         distributed.init_process_group("cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo")
@@ -44,10 +43,10 @@ def local_device(device: str) -> str:
 
     It becomes the current one, where shards and sums over GPUs go.
     """
-    number = int(os.environ.get("LOCAL_RANK", "0"))
+    number = started().local_rank
     listed = device.split(",")
-    own = listed[number % len(listed)].strip()
-    if own == "cuda" and "LOCAL_RANK" in os.environ:
+    own = listed[(number or 0) % len(listed)].strip()
+    if own == "cuda" and number is not None:
         own = f"cuda:{number}"
     if own.startswith("cuda:") and torch.cuda.is_available():
         torch.cuda.set_device(own)

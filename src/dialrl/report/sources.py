@@ -4,7 +4,6 @@ Of a run these are the evaluation of its starting policy, the latest evaluation,
 what is computed from them (``run_figures``, ``file_figures``).
 """
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -13,6 +12,7 @@ from typing import Any
 
 from dialrl.config import read_yaml
 from dialrl.errors import InputError, MissingInputError, UsageError
+from dialrl.json_file import read_object
 from dialrl.report.study import Study, study_at
 from dialrl.trajectory.reader import TrajectoryFile
 
@@ -112,7 +112,7 @@ def _furthest(folder: Path) -> Path | None:
 
 def _records(folders: Sequence[str], path: Path, name: str) -> list[dict[str, Any]]:
     files = [path / folder / name for folder in folders]
-    return [json.loads(file.read_text(encoding="utf-8")) for file in files if file.is_file()]
+    return [read_object(file) for file in files if file.is_file()]
 
 
 def _names(paths: Sequence[Path]) -> list[str]:

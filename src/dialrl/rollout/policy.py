@@ -1,6 +1,5 @@
 """A policy ready to talk: engine, chat template, digest, and the number of updates its weights have seen."""
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -8,6 +7,7 @@ from typing import Any
 from dialrl.endpoint.settings import EndpointSettings
 from dialrl.engine import EngineOptions, open_engine
 from dialrl.errors import InputError, MissingInputError
+from dialrl.json_file import read_object
 from dialrl.model.find import find_policy
 from dialrl.model.loading import load_tokenizer
 from dialrl.model.template import ChatTemplate
@@ -74,7 +74,10 @@ def check_digest(place: str | Path, digest: str) -> None:
 
 def updates_seen(place: str | Path) -> int:
     """Updates that made these weights; 0 for a policy that no update wrote."""
-    return int(_manifest(place).get("step", 0))
+    step = _manifest(place).get("step", 0)
+    if not isinstance(step, int):
+        raise InputError(f"'{place}': its manifest.json has step {step!r}; expected a number. Write the policy again.")
+    return step
 
 
 def _manifest(place: str | Path) -> dict[str, Any]:
@@ -82,5 +85,4 @@ def _manifest(place: str | Path) -> dict[str, Any]:
     manifest = Path(place) / "manifest.json"
     if not manifest.is_file():
         return {}
-    content: dict[str, Any] = json.loads(manifest.read_text(encoding="utf-8"))
-    return content
+    return read_object(manifest, remedy="Write the policy again.")

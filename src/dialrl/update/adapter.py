@@ -13,10 +13,12 @@ from typing import Any
 import torch
 
 from dialrl.errors import InputError, missing_extra
+from dialrl.model.base import read_base
 from dialrl.model.digest import policy_digest
 from dialrl.model.distributed import Processes, gathered, whole
 from dialrl.model.stored_tensors import read_tensors, write_tensors
 from dialrl.update.config import UpdateConfig
+from dialrl.update.policy_directory import read_json
 
 FOLDER = "adapter"
 _NAME = "default"
@@ -54,17 +56,21 @@ def base_of(policy: Path) -> Path | None:
     file = policy / FOLDER / _BASE
     if not file.is_file():
         return None
-    content = json.loads(file.read_text(encoding="utf-8"))
-    base = Path(content["path"])
+    about = read_base(file)
+    base = Path(about.path)
     if not (base / "config.json").is_file():
         raise InputError(f"The adapter of '{policy}' belongs to the base model '{base}', which does not exist.")
-    if (found := policy_digest(base)) != content["digest"]:
-        raise InputError(f"The base model '{base}' has digest {found}; '{file}' expects {content['digest']}.")
+    if (found := policy_digest(base)) != about.digest:
+        raise InputError(f"The base model '{base}' has digest {found}; '{file}' expects {about.digest}.")
     return base
 
 
-def load_adapter(model: Any, policy: Path) -> None:
-    """Weights of ``policy``'s adapter into a model that has one. Raises InputError for another shape."""
+def load_adapter(model: Any, policy: Path, config: UpdateConfig) -> None:
+    """Weights of ``policy``'s adapter into a model that has one.
+
+    Raises InputError for another shape or scale: under those the same weights are another policy.
+    """
+    _check_scale(policy, config)
     stored = {_own(name): tensor for name, tensor in read_tensors(policy / FOLDER / _WEIGHTS, remedy=_REMEDY).items()}
     own = adapter_weights(model)
     shapes = {name: tensor.shape for name, tensor in own.items()}
@@ -73,6 +79,18 @@ def load_adapter(model: Any, policy: Path) -> None:
     with torch.no_grad():
         for name, tensor in own.items():
             tensor.copy_(stored[name])
+
+
+def _check_scale(policy: Path, config: UpdateConfig) -> None:
+    """The product counts lora_alpha / lora_rank times; the rank is checked with the shapes."""
+    file = policy / FOLDER / _CONFIG
+    stored = read_json(file).get("lora_alpha")
+    if stored != config.lora_alpha:
+        raise InputError(
+            f"The adapter of '{policy}' was trained with lora_alpha {stored}, now given is {config.lora_alpha:g}: that"
+            f" would be another policy than the one saved. Give --lora-alpha {stored}, or start a new adapter on"
+            f" '{policy / 'model'}'."
+        )
 
 
 def adapter_weights(model: Any) -> dict[str, torch.Tensor]:

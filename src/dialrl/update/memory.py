@@ -4,12 +4,13 @@ An estimate for decoders of the usual kind (attention with rotary positions, a g
 what backward passes keep. ``--dry-run`` prints it, and gradient checkpointing is decided by it. Not here: measuring.
 """
 
-import json
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from dialrl.errors import InputError
+from dialrl.json_file import read_object
 from dialrl.update.config import UpdateConfig
 
 FLOAT, HALF = 4, 2
@@ -18,6 +19,20 @@ FLOAT, HALF = 4, 2
 _HEAD_TABLE_BYTES, _HEAD_BLOCK_BYTES, _LARGE_VOCABULARY = 2**29, 2**28, 1024
 _HEAD_CHUNK_BYTES, _HEAD_TABLES = 2**28, 4
 _SHARE_OF_FREE_MEMORY = 0.85
+
+
+_NAMES = {
+    "hidden_size": ("hidden_size", "n_embd", "d_model", "dim"),
+    "num_hidden_layers": ("num_hidden_layers", "n_layer", "n_layers", "num_layers"),
+    "num_attention_heads": ("num_attention_heads", "n_head", "n_heads", "num_heads"),
+    "vocab_size": ("vocab_size",),
+    "intermediate_size": ("intermediate_size", "n_inner", "ffn_dim", "d_ff"),
+}
+"""What families of models call the same size."""
+
+
+class UnknownShapeError(InputError):
+    """A model whose memory cannot be estimated; it can still be trained."""
 
 
 @dataclass(frozen=True)
@@ -33,20 +48,29 @@ class ModelShape:
 
     @classmethod
     def of(cls, config: Any) -> "ModelShape":
-        """The shape in a transformers configuration, as object or as mapping; parameters are counted from it."""
+        """The shape in a transformers configuration, as object or as mapping; parameters are counted from it.
+
+        Raises UnknownShapeError for one of a kind that is not known.
+        """
         values = config if isinstance(config, dict) else config.to_dict()
         values = values.get("text_config") or values
-        try:
-            hidden, layers, vocabulary = (values[n] for n in ("hidden_size", "num_hidden_layers", "vocab_size"))
-            heads = values["num_attention_heads"]
-        except KeyError as error:
-            raise InputError(f"The model's configuration has no {error}; its memory cannot be estimated.") from None
+        hidden, layers, vocabulary, heads = (
+            _known(values, name) for name in ("hidden_size", "num_hidden_layers", "vocab_size", "num_attention_heads")
+        )
         head_size = values.get("head_dim") or hidden // heads
         key_value = (values.get("num_key_value_heads") or heads) * head_size
-        inner = values.get("intermediate_size") or 4 * hidden
+        inner = next((values[name] for name in _NAMES["intermediate_size"] if values.get(name)), 4 * hidden)
         layer = 2 * hidden * heads * head_size + 2 * hidden * key_value + 3 * hidden * inner + 2 * hidden
         tables = vocabulary * hidden * (1 if values.get("tie_word_embeddings") else 2)
         return cls(layers * layer + tables + hidden, layers, hidden, inner, key_value, vocabulary)
+
+
+def _known(values: Mapping[str, Any], name: str) -> int:
+    """A size of the model, under whichever name its family gives it. Raises UnknownShapeError."""
+    found = next((values[one] for one in _NAMES[name] if values.get(one)), None)
+    if not isinstance(found, int) or found < 1:
+        raise UnknownShapeError(f"the model's configuration has no '{name}'")
+    return found
 
 
 @dataclass(frozen=True)
@@ -135,13 +159,16 @@ def shape_of_policy(policy: Path) -> ModelShape:
     """The shape of a policy in a directory. Raises InputError when it has no ``config.json``."""
     for file in (policy / "model" / "config.json", policy / "config.json"):
         if file.is_file():
-            return ModelShape.of(json.loads(file.read_text(encoding="utf-8")))
+            return ModelShape.of(read_object(file))
     raise InputError(f"'{policy}' has no config.json; expected a policy directory or one saved by transformers.")
 
 
 def memory_lines(config: UpdateConfig, policy: Path) -> list[str]:
     """What ``--dry-run`` says about memory, with and without recomputation of activations."""
-    shape = shape_of_policy(policy)
+    try:
+        shape = shape_of_policy(policy)
+    except UnknownShapeError as error:
+        return [f"memory of the update: not estimated ({error})"]
     plain, recomputing = (
         estimate_memory(config, shape, checkpointing=on, processes=config.processes) for on in (False, True)
     )

@@ -9,11 +9,12 @@ import json
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from dialrl.errors import InputError, OutputExistsError
+from dialrl.json_file import Checked, as_record, read_object
 from dialrl.model.digest import policy_digest
 from dialrl.model.loading import model_directory
 from dialrl.model.stored_tensors import system_errors
@@ -23,12 +24,13 @@ from dialrl.trajectory.lineage import InputFile
 FORMAT_VERSION = 1
 MANIFEST = "manifest.json"
 METRICS = "metrics.jsonl"
+_REMEDY = "The policy directory is not whole: write the policy again."
 _CARRIED_SUFFIXES = (".json", ".jinja", ".txt", ".model", ".tiktoken")
 _WRITTEN_BY_SAVING = ("config.json", "model.safetensors.index.json", MANIFEST)
 
 
 @dataclass(frozen=True)
-class Manifest:
+class Manifest(Checked):
     """What a policy is and where it comes from; holds only what its inputs determine.
 
     ``step``: calls of update it has seen in its run; ``optimizer_steps``: steps of AdamW. ``inputs``: the advantage
@@ -67,8 +69,8 @@ def read_manifest(policy: Path) -> Manifest | None:
     content = read_json(file)
     if content.pop("format", None) != "dialrl policy" or content.pop("format_version", None) != FORMAT_VERSION:
         raise InputError(f"'{file}' is no policy manifest of format version {FORMAT_VERSION}. Write the policy again.")
-    inputs = tuple(InputFile(**entry) for entry in content.pop("inputs", ()))
-    return Manifest(**content, inputs=inputs)
+    manifest = as_record(Manifest, content, where=f"'{file}'", remedy=_REMEDY)
+    return replace(manifest, inputs=tuple(manifest.inputs))
 
 
 def checked_digest(policy: Path | str) -> str:
@@ -194,12 +196,4 @@ def write_metrics(rows: Sequence[Mapping[str, Any]], directory: Path) -> None:
 
 def read_json(file: Path) -> dict[str, Any]:
     """The object in a JSON file of a policy directory. Raises InputError when there is none."""
-    if not file.is_file():
-        raise InputError(f"'{file}' does not exist: the policy directory is not whole. Write the policy again.")
-    try:
-        content = json.loads(file.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise InputError(f"'{file}' is not valid JSON ({error}). Write the policy again.") from None
-    if not isinstance(content, dict):
-        raise InputError(f"'{file}' holds {type(content).__name__}; expected an object.")
-    return content
+    return read_object(file, remedy=_REMEDY)

@@ -1,6 +1,5 @@
 """The stage ``update`` as one function: advantage files and a policy in, a new policy directory and a summary out."""
 
-import os
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -10,6 +9,7 @@ from pathlib import Path
 from dialrl.config import differing_keys
 from dialrl.errors import UsageError
 from dialrl.model.loading import model_directory
+from dialrl.model.torchrun import started
 from dialrl.progress import SILENT, Progress
 from dialrl.summary import StageSummary
 from dialrl.trajectory.atomic import made_by_one
@@ -48,13 +48,13 @@ def update_policy(
         return StageSummary("update", output, dict(done.counts), _identity(done), ("Complete already; left as it is.",))
     refuse_output(output, overwrite=overwrite)
     refuse_what_is_needed(output, source, policy, config)
-    started = time.perf_counter()
+    began = time.perf_counter()
     with _made_here(output), open_trainer(policy, config, total_steps) as trainer:
         metrics = trainer.step_file(inputs if isinstance(inputs, Path) else list(inputs), progress)
         manifest = trainer.save(output, overwrite=overwrite)
         about = trainer.about()
         if trainer.is_first:
-            write_run_file(output, seconds=time.perf_counter() - started, device=about["device"])
+            write_run_file(output, seconds=time.perf_counter() - began, device=about["device"])
     return summary_of(output, metrics, manifest, about)
 
 
@@ -71,7 +71,7 @@ def _identity(manifest: Manifest) -> dict[str, str | int | None]:
 
 def _made_here(output: Path) -> AbstractContextManager[None]:
     """Holds the output; where torchrun started several processes with one output, the first does so for all."""
-    return made_by_one(output) if os.environ.get("RANK", "0") == "0" else nullcontext()
+    return made_by_one(output) if started().rank == 0 else nullcontext()
 
 
 def refuse_what_is_needed(output: Path, source: TrajectoryFile, policy: Path | str, config: UpdateConfig) -> None:

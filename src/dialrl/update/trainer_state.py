@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from dialrl.errors import InputError
+from dialrl.json_file import as_record
 from dialrl.model.distributed import Processes, own_rows, placed_like
 from dialrl.model.stored_tensors import StoredTensor, stored_tensors, write_tensors
 from dialrl.update.config import UpdateConfig
@@ -33,6 +34,33 @@ class TrainerProgress:
     optimizer_steps: int = 0
     total_steps: int | None = None
     cursor: str | None = None
+
+
+@dataclass(frozen=True)
+class _Files:
+    moments: list[str]
+    master: list[str]
+
+
+@dataclass(frozen=True)
+class _Schedule:
+    total_steps: int | None
+
+
+@dataclass(frozen=True)
+class _Cursor:
+    last_input: str | None
+
+
+@dataclass(frozen=True)
+class _Stored:
+    """What is read of ``trainer.json``; the rest is for people."""
+
+    step: int
+    optimizer_steps: int
+    schedule: _Schedule
+    cursor: _Cursor
+    files: _Files
 
 
 @dataclass(frozen=True)
@@ -101,15 +129,16 @@ def read_trainer_state(policy: Path) -> TrainerState | None:
             f"'{directory / _FILE}' has format version {content.get('format_version')}; this dialrl reads"
             f" {FORMAT_VERSION}. Use --fresh-optimizer, or the dialrl version that wrote it."
         )
+    stored = as_record(_Stored, content, where=f"'{directory / _FILE}'", remedy=REMEDY)
     moments, master = (
-        stored_tensors((directory / file for file in content["files"][name]), remedy=REMEDY)
-        for name in ("moments", "master")
+        stored_tensors((directory / file for file in files), remedy=REMEDY)
+        for files in (stored.files.moments, stored.files.master)
     )
     return TrainerState(
-        step=content["step"],
-        optimizer_steps=content["optimizer_steps"],
-        total_steps=content["schedule"]["total_steps"],
-        cursor=content["cursor"]["last_input"],
+        step=stored.step,
+        optimizer_steps=stored.optimizer_steps,
+        total_steps=stored.schedule.total_steps,
+        cursor=stored.cursor.last_input,
         moments=moments,
         master=master,
     )

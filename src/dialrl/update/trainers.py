@@ -1,11 +1,11 @@
 """Opens the trainer that the options ask for: in this process, or spread over several that it starts."""
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol, Self
 
 from dialrl.errors import UsageError
+from dialrl.model.torchrun import started
 from dialrl.progress import SILENT, Progress
 from dialrl.update.config import UpdateConfig
 from dialrl.update.policy_directory import Manifest
@@ -40,15 +40,13 @@ def open_trainer(policy: Path | str, config: UpdateConfig, total_steps: int | No
 
     Raises UsageError when torchrun started another number than the options ask for, and what ``Trainer.open`` raises.
     """
-    started = int(os.environ.get("WORLD_SIZE", "1"))
-    if config.processes > 1 and started == 1:
+    count = started().count
+    if config.processes > 1 and count == 1:
         from dialrl.update.processes import TrainerProcesses
 
         return TrainerProcesses.open(policy, config, total_steps)
-    if config.processes not in (1, started):
-        raise UsageError(
-            f"torchrun started {started} processes, processes is {config.processes}. Leave one of them out."
-        )
+    if config.processes not in (1, count):
+        raise UsageError(f"torchrun started {count} processes, processes is {config.processes}. Leave one of them out.")
     from dialrl.update.trainer import Trainer
 
     return Trainer.open(policy, config, total_steps)
