@@ -20,7 +20,13 @@ def test_validate_counts_what_there_is_and_names_what_is_wrong(run, tmp_path):
     bad = write(tmp_path / "bad.json", card() | {"deficit": {"C.1": 1}})
     wrong = run("scenarios", "validate", str(bad))
     assert wrong.code == 2
-    assert "Card 'ada', field 'deficit'" in wrong.err.replace("\n", " ")
+    assert f"'{bad}', card 'ada', field 'deficit'" in wrong.err.replace("\n", " ")
+
+
+def test_cards_of_ones_own_belong_to_the_environment_support(run, tmp_path):
+    wrong = run("scenarios", "list", "--cards", str(write(tmp_path / "my-card.json", card())))
+    assert wrong.code == 2
+    assert "Add --environment support." in wrong.err
 
 
 def test_split_writes_cards_that_list_and_show_read(run, tmp_path):

@@ -4,7 +4,7 @@ import pytest
 
 from dialrl.errors import InputError
 from dialrl.rollout.config import RolloutConfig
-from dialrl.rollout.plan import blocks, draw_groups, plan_dialogues
+from dialrl.rollout.plan import blocks, draw_groups, no_scenarios, plan_dialogues
 from dialrl.scenario.card import Scenario
 
 SCENARIOS = [Scenario(f"s{number:02d}", "train") for number in range(10)]
@@ -51,10 +51,19 @@ def test_blocks_are_cut_by_number_alone():
 
 
 def test_a_split_without_scenarios_is_refused():
-    with pytest.raises(InputError, match="Environment 'demo' has no scenarios in split 'dev'"):
+    with pytest.raises(InputError, match=r"Environment 'demo' has no scenarios in split 'dev'\."):
         draw_groups([], RolloutConfig(split="dev"))
 
 
 def test_replacing_groups_needs_their_rewards():
     with pytest.raises(ValueError, match="needs the rewards of the groups: set grading to live"):
         RolloutConfig(resample_degenerate=1)
+
+
+def test_an_empty_split_is_explained_by_the_options_that_empty_it():
+    hidden = no_scenarios("support", "train", {"cards": "pl.yaml", "languages": ["en"], "actor": {"model": "m"}})
+    assert "in the languages en (environment_options.languages; [] takes all)" in hidden
+    assert "among the cards of 'pl.yaml'" in hidden
+    assert "actor" not in hidden
+    unmeasured = no_scenarios("support", "test", {"cards": "mine.yaml"})
+    assert "leave `cards` out of evaluate.environment_options" in unmeasured

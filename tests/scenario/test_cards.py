@@ -44,6 +44,25 @@ def test_an_error_names_the_file_the_card_and_the_field(tmp_path, change, said):
     assert said in str(error.value)
 
 
+def test_a_level_out_of_bounds_is_said_without_the_card_as_python_sees_it(tmp_path):
+    with pytest.raises(InputError) as error:
+        load_cards(write(tmp_path / "c.json", card("bad") | {"deficit": {"C.1": 5}}))
+    assert str(error.value).endswith("card 'bad': field deficit.C.1 is 5; expected a level from 0 to 3")
+
+
+@pytest.mark.parametrize(
+    ("name", "text"), [("c.yaml", ""), ("c.yaml", "# nothing yet\n"), ("c.json", " "), ("c.jsonl", "")]
+)
+def test_an_empty_file_is_called_empty(tmp_path, name, text):
+    with pytest.raises(InputError, match=rf"'.*{name}' cannot be read: it (is empty|holds comments or nothing)"):
+        load_cards(write(tmp_path / name, text))
+
+
+def test_a_fault_of_yaml_names_the_file_and_the_line(tmp_path):
+    with pytest.raises(InputError, match=r'in ".*broken\.yaml", line 2'):
+        load_cards(write(tmp_path / "broken.yaml", "id: one\nperson: {name: [}\n"))
+
+
 def test_an_id_that_stands_twice_is_refused_with_both_files(tmp_path):
     write(tmp_path / "a.json", card())
     write(tmp_path / "b.json", card())

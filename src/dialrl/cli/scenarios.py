@@ -54,8 +54,10 @@ def register(app: typer.Typer, name: str, entry: Entry) -> None:
 def _environment(call: Call) -> Any:
     from dialrl.environment.registry import open_environment
 
-    cards = call.extras["cards"]
-    return open_environment(call.extras["environment"], {} if cards is None else {"cards": cards})
+    name, cards = call.extras["environment"], call.extras["cards"]
+    if name == "demo" and cards is not None:
+        raise UsageError(f"--cards '{cards}': the environment 'demo' has none. Add --environment support.")
+    return open_environment(name, {} if cards is None else {"cards": cards})
 
 
 def listing(call: Call) -> StageSummary | None:
@@ -77,15 +79,16 @@ def show(call: Call) -> StageSummary:
 
 
 def validate(call: Call) -> StageSummary:
-    from dialrl.scenario.cards import load_all
+    from dialrl.scenario.cards import cards_with_files
     from dialrl.scenario.split import refuse_test_cards
     from dialrl.state.rubric import load_rubric
 
-    cards = load_all(call.inputs)
+    placed = cards_with_files(call.inputs)
     rubric = load_rubric(call.extras["rubric"])
-    for card in cards:
+    for card, file in placed:
         if card.deficit is not None:
-            _check_deficit(card.id, card.deficit, rubric)
+            _check_deficit(f"'{file}', card '{card.id}'", card.deficit, rubric)
+    cards = [card for card, _ in placed]
     refuse_test_cards([c for c in cards if c.split == "train"], [c for c in cards if c.split == "test"])
     named = {
         name: dict(sorted(Counter(getattr(card, name) for card in cards).items()))
@@ -98,12 +101,12 @@ def validate(call: Call) -> StageSummary:
     )
 
 
-def _check_deficit(card: str, levels: Mapping[str, int], rubric: "Rubric") -> None:
-    """Raise InputError naming the card whose deficit is not one of the rubric."""
+def _check_deficit(where: str, levels: Mapping[str, int], rubric: "Rubric") -> None:
+    """Raise InputError naming the file and card whose deficit is not one of the rubric."""
     try:
         rubric.deficit_from_levels(levels)
     except InputError as error:
-        raise InputError(f"Card '{card}', field 'deficit': {error}") from None
+        raise InputError(f"{where}, field 'deficit': {error}") from None
 
 
 def divide(call: Call) -> StageSummary:

@@ -4,8 +4,9 @@ Everything here is decided by the settings before the first token is drawn, neve
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -43,7 +44,8 @@ def draw_groups(scenarios: Sequence[Scenario], config: RolloutConfig, *, extra: 
     A scenario met twice in one rollout gives a second group, ``<scenario>#1``.
     """
     if not scenarios:
-        raise InputError(f"Environment '{config.environment}' has no scenarios in split '{config.split}'.")
+        told = no_scenarios(config.environment, config.split, config.environment_options)
+        raise InputError(told[0].upper() + told[1:])
     stride = config.groups + config.resample_degenerate
     start = config.iteration * stride
     drawn = [_scenario_at(scenarios, start + index, config.seed) for index in range(config.groups + extra)]
@@ -55,6 +57,19 @@ def draw_groups(scenarios: Sequence[Scenario], config: RolloutConfig, *, extra: 
         suffix = f"#{repeat}" if repeat else ""
         groups.append(Group(f"{scenario.scenario_id}{suffix}", scenario))
     return groups
+
+
+def no_scenarios(environment: str, split: str, options: Mapping[str, Any]) -> str:
+    """What to say of a split that is empty, as a clause: which options hide the scenarios, and what to do."""
+    told = f"environment '{environment}' has no scenarios in split '{split}'"
+    languages, cards = options.get("languages"), options.get("cards")
+    if languages:
+        told += f" in the languages {', '.join(map(str, languages))} (environment_options.languages; [] takes all)"
+    if cards:
+        told += f" among the cards of '{cards}'. Give cards of that split"
+        if split == "test":
+            told += ", or leave `cards` out of evaluate.environment_options to be measured on the shipped ones"
+    return f"{told}."
 
 
 def _scenario_at(scenarios: Sequence[Scenario], position: int, seed: int) -> Scenario:

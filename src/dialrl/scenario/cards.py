@@ -5,6 +5,7 @@ training (``split``).
 """
 
 import hashlib
+import io
 import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -25,7 +26,12 @@ def load_cards(place: str | Path | None = None) -> list[SupportCard]:
 
 
 def load_all(places: Sequence[Path]) -> list[SupportCard]:
-    """The cards in files and folders, by id.
+    """The cards in files and folders, by id. Raises what ``cards_with_files`` raises."""
+    return [card for card, _ in cards_with_files(places)]
+
+
+def cards_with_files(places: Sequence[Path]) -> list[tuple[SupportCard, Path]]:
+    """The cards in files and folders with the file each stands in, by id.
 
     Raises InputError naming file, card and field for a card that is none, and both files of an id that stands twice.
     """
@@ -39,7 +45,7 @@ def load_all(places: Sequence[Path]) -> list[SupportCard]:
     if not found:
         where = ", ".join(f"'{place}'" for place in places)
         raise InputError(f"There are no cards in {where}. Give a file or folder of {', '.join(_SUFFIXES)}.")
-    return [found[identity][0] for identity in sorted(found)]
+    return [found[identity] for identity in sorted(found)]
 
 
 def cards_text(cards: Sequence[SupportCard]) -> str:
@@ -70,13 +76,17 @@ def _values(file: Path) -> Iterator[Any]:
     """The cards of one file: a mapping with ``cards``, a list, or one card; JSONL has one a line."""
     try:
         text = file.read_text(encoding="utf-8")
+        if not text.strip():
+            raise ValueError("it is empty; expected a card, or a list of cards")
         if file.suffix == ".md":
             yield card_values(text, file.stem)
             return
         if file.suffix == ".jsonl":
             yield from (json.loads(line) for line in text.splitlines() if line.strip())
             return
-        content = json.loads(text) if file.suffix == ".json" else _yaml(text)
+        content = json.loads(text) if file.suffix == ".json" else _yaml(text, file)
+        if content is None:
+            raise ValueError("it holds comments or nothing; expected a card, or a list of cards")
     except (ValueError, UnicodeDecodeError) as error:
         raise InputError(f"'{file}' cannot be read: {error}") from None
     if isinstance(content, dict) and isinstance(content.get("cards"), list):
@@ -84,10 +94,13 @@ def _values(file: Path) -> Iterator[Any]:
     yield from content if isinstance(content, list) else [content]
 
 
-def _yaml(text: str) -> Any:
+def _yaml(text: str, file: Path) -> Any:
     import yaml
 
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
-        return yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506 - both are safe
+        named = io.StringIO(text)
+        named.name = str(file)  # what yaml calls the text in its errors
+        return yaml.load(named, Loader=loader)  # noqa: S506 - both are safe
     except yaml.YAMLError as error:
         raise ValueError(str(error)) from None

@@ -109,7 +109,10 @@ def _fault(fault: Mapping[str, Any]) -> str:
         return f"unknown field '{field}'.{nearest(str(fault['loc'][-1]), _KNOWN)}"
     if fault["type"] == "missing":
         return f"field '{field}' is missing"
-    return f"field '{field}': {fault['msg']} (got {fault.get('input')!r:.60})"
+    said = str(fault["msg"]).removeprefix("Value error, ")
+    if not fault["loc"] and fault["type"] == "value_error":  # of the whole card: what is wrong is said already
+        return f"field {said}"
+    return f"field '{field}': {said} (got {fault.get('input')!r:.60})"
 
 
 _KNOWN = [name for part in (SupportCard, Person, Memories, Stages) for name in part.model_fields]

@@ -19,6 +19,7 @@ from dialrl.judge.safety_judge import SafetyJudge
 from dialrl.model.find import find_policy
 from dialrl.returns.channels import chosen_channels
 from dialrl.rollout.config import RolloutConfig
+from dialrl.rollout.plan import no_scenarios
 from dialrl.train.config import PipelineConfig
 
 BELIEFS = ("belief_before", "belief_after")
@@ -102,10 +103,7 @@ def _judge(pipeline: PipelineConfig) -> None:
 def _scenarios(config: RolloutConfig | DialogueConfig) -> None:
     """The section's own environment has scenarios in its split."""
     if not open_environment(config.environment, config.environment_options).scenarios(config.split):
-        raise UsageError(
-            f"environment '{config.environment}' has no scenarios in split '{config.split}' with environment_options"
-            f" {config.environment_options}."
-        )
+        raise UsageError(no_scenarios(config.environment, config.split, config.environment_options))
 
 
 def _advantage(pipeline: PipelineConfig) -> None:
