@@ -3,6 +3,7 @@
 from typing import Literal
 
 import pytest
+from pydantic import model_validator
 
 from dialrl.config import (
     StageConfig,
@@ -15,6 +16,7 @@ from dialrl.config import (
     read_yaml_section,
     resolve_config,
     semantic,
+    validated,
 )
 from dialrl.errors import MissingInputError, UsageError
 
@@ -185,7 +187,63 @@ def test_merging_goes_into_sections_and_replaces_everything_else():
         "b": [2],
         "c": 4,
     }
-    assert merged({"a": {"x": 1}}, {"a": None}) == {"a": None}
+
+
+def test_null_takes_away_a_mapping_of_the_base():
+    assert merged({"a": {"x": 1, "y": {"z": 2}}, "b": 2}, {"a": {"y": None}}) == {"a": {"x": 1}, "b": 2}
+
+
+def test_what_a_file_takes_away_its_bases_base_does_not_bring_back(tmp_path):
+    (tmp_path / "far.yaml").write_text("returns: {options: {a: 1, b: {c: 2}}}")
+    (tmp_path / "near.yaml").write_text("extends: far.yaml\nreturns: {options: {b: {d: 3}}}")
+    (tmp_path / "own.yaml").write_text("extends: near.yaml\nreturns: {options: {b: null}}")
+    assert read_yaml(tmp_path / "own.yaml") == {"returns": {"options": {"a": 1}}}
+
+
+def test_null_is_the_default_of_a_field_that_has_no_null_of_its_own():
+    found = Settings.model_validate({"gamma": None, "stop": None, "limit": None})
+    assert (found.gamma, found.stop, found.limit) == (0.85, Stop(), None)
+
+
+def test_null_stays_null_where_it_means_something():
+    class Batches(StageConfig):
+        rows: int | None = semantic(64, help="null: all")
+
+    assert Batches.model_validate({"rows": None}).rows is None
+
+
+# sentences ----------------------------------------------------------------------------------------------------------
+
+
+def test_the_sections_own_name_before_a_key_is_told_to_go():
+    assert "its keys stand here without its name: --set gamma=1" in refused(None, "returns.gamma=1")
+
+
+def test_a_key_of_a_section_that_stands_outside_all_is_asked_about():
+    class Whole(StageConfig):
+        one: Settings = semantic(Settings(), help="")
+        two: Settings | None = semantic(None, help="")
+
+    with pytest.raises(UsageError, match=r"unknown key 'gamma'\. Did you mean 'one\.gamma' or 'two\.gamma'\?"):
+        validated(Whole, {"gamma": 1}, where="'x'")
+
+
+def test_a_contradiction_is_one_sentence_without_the_whole_section():
+    class Both(StageConfig):
+        a: int = semantic(1, help="")
+
+        @model_validator(mode="after")
+        def _none(self):
+            raise ValueError("a and b are both set")
+
+    with pytest.raises(UsageError) as error:
+        validated(Both, {"a": 7}, where="'x'")
+    assert str(error.value) == "Configuration of 'x': a and b are both set"
+
+
+def test_a_folder_is_no_pipeline(tmp_path):
+    with pytest.raises(UsageError, match="is a folder; expected a pipeline YAML file"):
+        read_yaml(tmp_path)
 
 
 # semantic and operational -------------------------------------------------------------------------------------------

@@ -7,10 +7,12 @@ on the field, once: the command line is generated from it (``dialrl.cli.command`
 
 import difflib
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import reduce
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from types import UnionType
+from typing import Any, Self, TypeVar, Union, get_args, get_origin
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from dialrl.errors import MissingInputError, UsageError
 from dialrl.resources import resource
@@ -33,6 +35,19 @@ class StageConfig(BaseModel):
     """Base of every stage's configuration: frozen, unknown keys refused, no silent conversions of NaN or infinity."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True, allow_inf_nan=False)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _null_is_the_default(cls, values: Any) -> Any:
+        """Leave out fields that are null and have no meaning for it, so that what is inherited can be taken back."""
+        if not isinstance(values, Mapping):
+            return values
+        fields = cls.model_fields
+        return {
+            name: value
+            for name, value in values.items()
+            if value is not None or name not in fields or _takes_null(fields[name].annotation)
+        }
 
     @classmethod
     def is_operational(cls, field: str) -> bool:
@@ -73,6 +88,8 @@ def resolve_config(
     A key in ``assignments`` may be dotted to reach into a nested section. Values are read as YAML. Raises UsageError
     naming the key and its nearest known name, or the value with what was expected.
     """
+    for assignment in assignments:
+        _refuse_own_section(assignment, section, model)
     read = read_section or (lambda place: read_yaml_section(place, section))
     values: dict[str, Any] = {} if file is None else dict(read(file))
     for assignment in assignments:
@@ -93,17 +110,17 @@ def read_yaml(file: Path) -> dict[str, Any]:
     """The mapping in a YAML file, read without any object construction.
 
     A key ``extends`` names another YAML file whose values hold where this one has none: a path relative to this file,
-    or, where there is no such file, the bare name of a shipped pipeline.
+    or, where there is no such file, the bare name of a shipped pipeline. See ``merged`` for how they meet.
     """
-    content = _read_one(file)
+    contents = [_read_one(file)]
     seen = [file.resolve()]
-    while "extends" in content:
-        base = _extended(seen[-1], str(content.pop("extends"))).resolve()
+    while "extends" in contents[-1]:
+        base = _extended(seen[-1], str(contents[-1].pop("extends"))).resolve()
         if base in seen:
             raise UsageError(f"'{file}' extends itself, by way of '{base}'.")
         seen.append(base)
-        content = merged(_read_one(base), content)
-    return content
+        contents.append(_read_one(base))
+    return reduce(merged, reversed(contents))  # from the base on: what one file takes away, its base has no more
 
 
 def _extended(file: Path, name: str) -> Path:
@@ -120,17 +137,27 @@ def _extended(file: Path, name: str) -> Path:
 
 
 def merged(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-    """``base`` with ``changes`` on top, section by section."""
+    """``base`` with ``changes`` on top, section by section; lists and single values are replaced whole.
+
+    null takes a mapping of ``base`` away: ``{"a": {"x": 1}, "b": 2}`` with ``{"a": None}`` on top is ``{"b": 2}``.
+    """
     result = dict(base)
     for key, value in changes.items():
         held = result.get(key)
-        result[key] = merged(held, value) if isinstance(held, Mapping) and isinstance(value, Mapping) else value
+        if not isinstance(held, Mapping):
+            result[key] = value
+        elif value is None:
+            del result[key]
+        else:
+            result[key] = merged(held, value) if isinstance(value, Mapping) else value
     return result
 
 
 def _read_one(file: Path) -> dict[str, Any]:
     import yaml  # here: --help of a command needs no YAML
 
+    if file.is_dir():
+        raise UsageError(f"'{file}' is a folder; expected a pipeline YAML file, such as one in it.")
     if not file.is_file():
         raise MissingInputError(f"Configuration file '{file}' does not exist. Give the path of a pipeline YAML file.")
     try:
@@ -201,21 +228,55 @@ def assign(values: dict[str, Any], assignment: str) -> None:
         raise UsageError(f"--set {assignment}: the value is not valid YAML: {error}") from None
 
 
+def _refuse_own_section(assignment: str, section: str, model: type[BaseModel]) -> None:
+    key = assignment.partition("=")[0].strip()
+    start, _, rest = key.partition(".")
+    if start == section and rest and start not in model.model_fields:
+        raise UsageError(
+            f"--set {assignment}: this command reads the section '{section}' alone, so its keys stand here without its"
+            f" name: --set {assignment.strip().removeprefix(section + '.')}"
+        )
+
+
 def _explain(model: type[BaseModel], error: ValidationError, where: str) -> str:
     lines = []
     for fault in error.errors():
         key = ".".join(str(part) for part in fault["loc"])
         if fault["type"] == "extra_forbidden":
-            known = _fields_at(model, fault["loc"][:-1])
-            lines.append(f"unknown key '{key}'.{nearest(str(fault['loc'][-1]), known)}")
+            lines.append(f"unknown key '{key}'.{_meant(model, fault['loc'])}")
         else:
-            lines.append(f"{key or 'the whole'}: {fault['msg']} (got {fault.get('input')!r})")
+            lines.append(f"{key}: {_said(fault)}" if key else _said(fault))
     return f"Configuration of {where}: " + "; ".join(lines)
+
+
+def _said(fault: Mapping[str, Any]) -> str:
+    """What is wrong, and the single value that is; a whole section is not repeated."""
+    sentence = str(fault["msg"]).removeprefix("Value error, ")
+    got = fault.get("input")
+    return sentence if isinstance(got, Mapping) and fault["type"] == "value_error" else f"{sentence} (got {got!r})"
+
+
+def _meant(model: type[BaseModel], location: Sequence[Any]) -> str:
+    """The sections that have the unknown key, where it stands outside all of them; else the nearest name."""
+    name = str(location[-1])
+    if len(location) == 1:
+        holders = [field for field in model.model_fields if name in _fields_at(model, [field])]
+        if holders:
+            return f" Did you mean {' or '.join(repr(f'{holder}.{name}') for holder in holders)}?"
+    return nearest(name, _fields_at(model, location[:-1]))
+
+
+def _takes_null(annotation: Any) -> bool:
+    if get_origin(annotation) in (Union, UnionType):
+        return any(_takes_null(part) for part in get_args(annotation))
+    return annotation in (type(None), Any)
 
 
 def _fields_at(model: type[BaseModel], path: Sequence[Any]) -> list[str]:
     for part in path:
         annotation = model.model_fields[part].annotation if part in model.model_fields else None
+        if get_origin(annotation) in (Union, UnionType):  # a section that may be absent
+            annotation = next((kind for kind in get_args(annotation) if kind is not type(None)), None)
         if not (isinstance(annotation, type) and issubclass(annotation, BaseModel)):
             return []
         model = annotation

@@ -142,5 +142,6 @@ def _load(kind: str, point: EntryPoint) -> Any:
     except Exception as error:
         raise UsageError(
             f"The installed package '{_package(point)}' registers {kind} name '{point.name}' as {point.value}, which"
-            f" does not load: {type(error).__name__}: {_said(error)}. This is for that package to mend, or uninstall it."
+            f" does not load: {type(error).__name__}: {_said(error)}. This is for that package to"
+            " mend, or uninstall it."
         ) from error

@@ -7,7 +7,7 @@ import yaml
 
 from dialrl.errors import DialrlError, UsageError
 from dialrl.resources import resource
-from dialrl.train.check import check_pipeline
+from dialrl.train.check import check_pipeline, warnings_of
 from dialrl.train.config import PipelineConfig
 from dialrl.train.loop import train
 from dialrl.train.run_directory import RunDirectory
@@ -28,6 +28,29 @@ from dialrl.train.run_directory import RunDirectory
         ({"returns": {"reward": ["information-gain"]}}, "reads belief_after, belief_before, which the judge 'demo'"),
         ({"rollout": {"split": "validation"}}, "section 'rollout'"),
         ({"rollout": {"engine": "hff"}}, "section 'rollout'"),
+        ({"judge": {"judge": "demoo"}}, "section 'judge': 'demoo' is none of the judges. Did you mean 'demo'"),
+        ({"judge": {"judge_options": {"noize": 1}}}, "was given the option 'noize'. Did you mean 'noise'"),
+        (
+            {"judge": {"judge": "rubric", "judge_options": {"model": "m", "longest_note_characterz": 20}}},
+            "section 'judge': .*Did you mean 'longest_note_characters'",
+        ),
+        (
+            {"judge": {"judge": "rubric", "judge_options": {"model": "m", "samples": -3}}},
+            "section 'judge': .*samples: .*greater than or equal to 1",
+        ),
+        (
+            {"judge": {"judge": "information-gain", "judge_options": {"scorerr": "frozen"}}},
+            "section 'judge': .*scorerr",
+        ),
+        ({"rollout": {"grading": "live", "judge": "demoo"}}, "section 'rollout': 'demoo' is none of the judges"),
+        ({"evaluate": {"judge": "demoo"}}, "section 'evaluate': 'demoo' is none of the judges"),
+        (
+            {"rollout": {"top_p": 0.9}},
+            "section 'rollout': top_p is 0.9; only replies drawn with top_p 1 can be trained",
+        ),
+        ({"rollout": {"top_k": 5}}, "section 'rollout': top_k is 5"),
+        ({"rollout": {"min_p": 0.1}}, "section 'rollout': min_p is 0.1"),
+        ({"rollout": {"temperature": 0}}, "section 'rollout': temperature is 0"),
         (
             {"train": {"iterations": 2}, "update": {"schedule": "cosine", "warmup_steps": 2}},
             "warmup_steps is 2; expected less than the total steps, 2",
@@ -41,6 +64,23 @@ def test_it_names_the_section_and_what_is_wrong(sections, sentence, tmp_path):
     with pytest.raises(DialrlError):
         train(pipeline, tmp_path / "run")
     assert not (tmp_path / "run").exists()
+
+
+def test_a_directory_that_holds_no_policy_is_refused(tmp_path):
+    with pytest.raises(DialrlError, match=r"section 'policy': .* is no policy"):
+        check_pipeline(PipelineConfig.model_validate({"policy": str(tmp_path)}))
+
+
+def test_a_judge_that_no_evaluation_asks_is_not_looked_at():
+    sections = {"train": {"evaluate_every": 0}, "evaluate": {"judge": "demoo"}}
+    check_pipeline(PipelineConfig.model_validate(sections))
+
+
+def test_groups_of_one_are_warned_of_with_what_the_preset_makes_of_them():
+    sections = {"rollout": {"samples": 1}, "advantage": {"preset": "grpo"}}
+    (line,) = warnings_of(PipelineConfig.model_validate(sections))
+    assert "0 on every turn: no learning signal" in line
+    assert warnings_of(PipelineConfig()) == ()
 
 
 def test_another_gamma_is_fine_when_the_terms_are_told_which_to_use():

@@ -44,6 +44,34 @@ def test_a_run_killed_before_it_began_is_no_used_directory(tmp_path):
     assert [path.name for path in prepared(tmp_path).path.iterdir()] == ["pipeline.yaml"]
 
 
+def test_a_file_is_no_run_directory(tmp_path):
+    (tmp_path / "thesis.txt").write_text("x")
+    with pytest.raises(OutputExistsError, match="is a file; a run is a directory"):
+        prepared(tmp_path / "thesis.txt")
+
+
+def failing_start(run, *, made=()):
+    directory = RunDirectory(run)
+    with pytest.raises(UsageError), directory.unless_refused(), directory.in_use():
+        prepared(run)
+        for name in made:
+            (run / name).write_text("x")
+        raise UsageError("the engine does not open")
+
+
+def test_nothing_is_left_of_a_start_that_was_refused(tmp_path):
+    failing_start(tmp_path / "runs" / "bad")
+    assert list(tmp_path.iterdir()) == []
+    (tmp_path / "mine").mkdir()
+    failing_start(tmp_path / "mine" / "bad")
+    assert [path.name for path in tmp_path.iterdir()] == ["mine"]
+
+
+def test_what_a_start_made_stays_when_it_fails_later(tmp_path):
+    failing_start(tmp_path / "run", made=["evaluations.jsonl"])
+    assert {path.name for path in (tmp_path / "run").iterdir()} == {"pipeline.yaml", "evaluations.jsonl"}
+
+
 def test_a_used_directory_is_refused_and_left_alone(tmp_path):
     prepared(tmp_path / "run")
     with pytest.raises(OutputExistsError, match=r"is not empty\. Continue the run with --resume, replace it with"):

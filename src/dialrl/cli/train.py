@@ -35,8 +35,10 @@ def register(app: typer.Typer, name: str, entry: Entry) -> None:
 def run(call: Call) -> StageSummary | None:
     from dialrl.cli.train_view import IterationTable
     from dialrl.errors import UsageError
-    from dialrl.train.check import check_pipeline
+    from dialrl.train.check import check_pipeline, warnings_of
     from dialrl.train.config import read_pipeline
+    from dialrl.train.machine import missing_here
+    from dialrl.train.run_directory import RunDirectory
 
     if len(call.inputs) != 1:
         raise UsageError(f"dialrl train takes one pipeline YAML; got {len(call.inputs)}.")
@@ -46,7 +48,7 @@ def run(call: Call) -> StageSummary | None:
         check_pipeline(pipeline)
         typer.echo(resolved_text(pipeline, as_json=call.as_json))
         if not call.as_json:
-            show_preview(_memory(pipeline))
+            show_preview([*missing_here(pipeline), *warnings_of(pipeline), *_memory(pipeline)])
         return None
     if call.extras["print_start"]:
         from dialrl.model.find import find_policy
@@ -55,6 +57,10 @@ def run(call: Call) -> StageSummary | None:
         return None
     if call.output is None:
         raise UsageError("dialrl train writes a run directory; say where: -o runs/NAME")
+    check_pipeline(pipeline)  # here and in train: what is refused is refused before torch is loaded
+    RunDirectory(call.output).check(pipeline.on_its_devices(), overwrite=call.overwrite, resume=call.resume)
+    for line in warnings_of(pipeline):
+        call.progress.message(f"warning: {line}")
     from dialrl.train.loop import train
 
     with IterationTable(pipeline.train.iterations, quiet=call.quiet) as table:

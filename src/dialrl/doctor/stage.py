@@ -66,19 +66,25 @@ def _pipeline(subject: Subject) -> list[Check]:
     """Whether the pipeline's names and settings can work together."""
     if subject.pipeline is None:
         return []
-    from dialrl.train.check import check_pipeline
+    from dialrl.train.check import check_pipeline, warnings_of
+    from dialrl.train.machine import check_machine
 
     try:
         check_pipeline(subject.pipeline)
     except DialrlError as error:
         return [Check("Pipeline", "settings", "failed", str(error))]
+    checks = [Check("Pipeline", "sense", "warning", line) for line in warnings_of(subject.pipeline)]
+    try:
+        check_machine(subject.pipeline)
+    except DialrlError as error:
+        checks.append(Check("Pipeline", "devices", "failed", str(error)))
     rollout, advantage = subject.pipeline.rollout, subject.pipeline.advantage
     judge = rollout.judge if rollout.grading == "live" else subject.pipeline.judge.judge
     found = (
         f"environment {rollout.environment}, judge {judge}, preset {advantage.estimator}, engine {rollout.engine},"
         f" {rollout.groups} x {rollout.samples} dialogues an iteration"
     )
-    return [Check("Pipeline", "settings", "ok", found)]
+    return [Check("Pipeline", "settings", "ok", found), *checks]
 
 
 def _policy(subject: Subject) -> list[Check]:

@@ -3,10 +3,10 @@
 What ``dialrl judge`` and ``dialrl train`` call. Not here: any of them; each is imported only when asked for.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from dialrl.errors import UsageError
 from dialrl.judge.config import JudgeConfig
@@ -53,6 +53,34 @@ def judge_files(
     """
     stage = _stage(config, policy)
     return stage(inputs, output, config, overwrite=overwrite, resume=resume, slim=slim, progress=progress)
+
+
+def check_judge(judge: str, options: Mapping[str, Any]) -> None:
+    """Raise UsageError for a judge that there is none of, or options that it does not take; asks and loads nothing."""
+    if judge in (NO_JUDGE, REFERENCE_KL, IMPLICIT_REWARD):
+        return
+    if judge == SAFETY:
+        from dialrl.judge.safety_judge import SafetyJudge
+
+        SafetyJudge(**options)
+    elif judge == INFORMATION_GAIN:
+        _check_belief(options)
+    else:
+        from dialrl.judge.registry import open_judge
+        from dialrl.state.rubric import load_rubric
+
+        load_rubric(open_judge(judge, options).rubric)
+
+
+def _check_belief(options: Mapping[str, Any]) -> None:
+    if options.get("targets") == "needs":
+        from dialrl.judge.need_options import need_options
+
+        need_options(options)
+    else:
+        from dialrl.judge.belief_options import belief_options
+
+        belief_options(options)
 
 
 def _stage(config: JudgeConfig, policy: str | Path | None) -> JudgeStage:

@@ -45,6 +45,9 @@ def load_model(policy: str | Path, settings: LoadingSettings) -> Any:
     directory = model_directory(policy)
     if settings.precision not in PRECISIONS:
         raise UsageError(f"precision is '{settings.precision}'; expected one of {', '.join(PRECISIONS)}.")
+    from dialrl.model.device import checked_device  # here: it loads torch
+
+    device = checked_device(settings.device)
     if not list(directory.glob("*.safetensors")):
         raise InputError(
             f"'{directory}' holds no .safetensors file. Policies are read from safetensors only: convert the weights"
@@ -61,7 +64,7 @@ def load_model(policy: str | Path, settings: LoadingSettings) -> Any:
         )
     except (OSError, ValueError, KeyError, _import("safetensors").SafetensorError) as error:
         raise InputError(f"'{directory}' cannot be loaded as a causal language model: {error}") from error
-    model = model.to(settings.device).eval()
+    model = model.to(device).eval()
     fit_threads(model)
     return model
 
@@ -99,8 +102,10 @@ def _fetch(name: str) -> Path:
     try:
         return Path(hub.snapshot_download(name, allow_patterns=_HUB_FILES))
     except (OSError, ValueError, hub.errors.HfHubHTTPError) as error:
+        first = str(error).strip().partition("\n")[0].removeprefix("Got: ")
         raise MissingInputError(
-            f"Policy '{name}' is neither a directory nor a model that could be fetched: {error}"
+            f"Policy '{name}' is no directory here, and no model of that name could be fetched ({first}). Give the path"
+            f" of a policy directory, or fetch the model where there is a network: hf download {name}"
         ) from error
 
 

@@ -9,14 +9,16 @@ from pathlib import Path
 
 from dialrl.advantage.presets import preset
 from dialrl.engine import engine_factory
+from dialrl.engine.vllm_settings import vllm_settings
 from dialrl.environment.registry import open_environment
 from dialrl.errors import DialrlError, UsageError
 from dialrl.evaluate.config import DialogueConfig
 from dialrl.evaluate.judge_check import require_judge
-from dialrl.judge.files import IMPLICIT_REWARD, INFORMATION_GAIN, NO_JUDGE
+from dialrl.judge.files import IMPLICIT_REWARD, INFORMATION_GAIN, NO_JUDGE, check_judge
 from dialrl.judge.grading import JUDGE_COLUMNS
 from dialrl.judge.safety_judge import SafetyJudge
 from dialrl.model.find import find_policy
+from dialrl.model.loading import model_directory
 from dialrl.returns.channels import chosen_channels
 from dialrl.rollout.config import RolloutConfig
 from dialrl.rollout.plan import no_scenarios
@@ -30,13 +32,14 @@ def check_pipeline(pipeline: PipelineConfig) -> None:
     checks: dict[str, Callable[[], object]] = {
         "policy": lambda: _policy(pipeline),
         "rollout": lambda: _rollout(pipeline),
+        "judge": lambda: check_judge(pipeline.judge.judge, pipeline.judge.judge_options),
         "returns": lambda: _channels(pipeline),
         "advantage": lambda: _advantage(pipeline),
         "update": lambda: pipeline.update.check_total_steps(pipeline.train.iterations),
         "reward_model": lambda: _reward_model(pipeline),
-        "evaluate": lambda: _scenarios(pipeline.evaluate),
+        "evaluate": lambda: _evaluation(pipeline),
         "safety": lambda: _safety(pipeline),
-        "train": lambda: _judge(pipeline),
+        "train": lambda: _gate(pipeline),
     }
     for section, check in checks.items():
         try:
@@ -46,13 +49,56 @@ def check_pipeline(pipeline: PipelineConfig) -> None:
 
 
 def _policy(pipeline: PipelineConfig) -> None:
-    if pipeline.rollout.engine in ("hf", "vllm"):  # what an endpoint serves may be a mere name
-        find_policy(pipeline.policy)
+    if pipeline.rollout.engine not in ("hf", "vllm"):  # what an endpoint serves may be a mere name
+        return
+    place = find_policy(pipeline.policy)
+    if isinstance(place, Path):
+        model_directory(place)
+
+
+def warnings_of(pipeline: PipelineConfig) -> tuple[str, ...]:
+    """What can run and will hardly be meant, of a pipeline that was checked."""
+    config = pipeline.advantage
+    if pipeline.rollout.samples > 1 or config.terms:
+        return ()
+    alone = preset(config.estimator).group_of_one
+    return (
+        f"rollout.samples is 1: every group is one dialogue, for which the preset {config.estimator} gives {alone}",
+    )
 
 
 def _rollout(pipeline: PipelineConfig) -> None:
-    engine_factory(pipeline.rollout.engine)
-    _scenarios(pipeline.rollout)
+    config = pipeline.rollout
+    engine_factory(config.engine)
+    if config.engine == "vllm":
+        vllm_settings(config.engine_options)
+    _trainable(config)
+    if config.grading == "live":
+        check_judge(config.judge, config.judge_options)
+    _scenarios(config)
+
+
+def _trainable(config: RolloutConfig) -> None:
+    """Replies are drawn in a way that ``update`` can train on."""
+    for name, neutral in (("top_p", 1.0), ("top_k", 0), ("min_p", 0.0)):
+        value = getattr(config, name)
+        if value != neutral:
+            raise UsageError(
+                f"{name} is {value}; only replies drawn with {name} {neutral:g} can be trained on: which tokens were"
+                " kept is not stored, so trainer and sampler would mean different distributions."
+            )
+    if config.temperature <= 0:
+        raise UsageError("temperature is 0; greedy replies have no log-probs to train on. Set it above 0, such as 1.")
+
+
+def _evaluation(pipeline: PipelineConfig) -> None:
+    config = pipeline.evaluate
+    if not pipeline.train.evaluate_every:
+        return
+    engine_factory(config.engine)
+    if config.judge not in (INFORMATION_GAIN, NO_JUDGE):  # as evaluate does, which then leaves grading out
+        check_judge(config.judge, config.judge_options)
+    _scenarios(config)
 
 
 def _channels(pipeline: PipelineConfig) -> None:
@@ -93,7 +139,7 @@ def _safety(pipeline: PipelineConfig) -> None:
         SafetyJudge(**pipeline.safety.judge_options)
 
 
-def _judge(pipeline: PipelineConfig) -> None:
+def _gate(pipeline: PipelineConfig) -> None:
     """The judge whose grades become rewards has passed the gate, where that is required."""
     if pipeline.train.require_judge is not None:
         graded_by = pipeline.rollout if pipeline.rollout.grading == "live" else pipeline.judge

@@ -8,6 +8,7 @@ from pydantic import model_validator
 
 from dialrl.advantage.config import AdvantageConfig
 from dialrl.config import StageConfig, merged, operational, read_yaml, semantic, validated
+from dialrl.errors import UsageError
 from dialrl.evaluate.config import DialogueConfig
 from dialrl.judge.config import JudgeConfig
 from dialrl.judge.implicit_options import ImplicitOptions
@@ -208,4 +209,7 @@ def _taken(values: Mapping[str, Any], section: str, names: tuple[str, ...]) -> d
 
 def read_pipeline(file: Path, changes: Mapping[str, Any] | None = None) -> PipelineConfig:
     """The pipeline in a YAML file, with nested ``changes`` on top. Raises UsageError naming wrong keys."""
-    return validated(PipelineConfig, merged(read_yaml(file), changes or {}), where=f"'{file}'")
+    content = read_yaml(file)
+    if not content:
+        raise UsageError(f"'{file}' is empty. A pipeline says at least what it changes: extends: demo.yaml")
+    return validated(PipelineConfig, merged(content, changes or {}), where=f"'{file}'")

@@ -26,6 +26,7 @@ from dialrl.train.check import check_pipeline
 from dialrl.train.config import PipelineConfig, update_config
 from dialrl.train.damage import check_damage
 from dialrl.train.following import delivery_figures, engine_options, note, prepare, said
+from dialrl.train.machine import check_machine, fetch_policy
 from dialrl.train.retention import keep_best, keep_start, prune
 from dialrl.train.reward_model import RewardModel, figures_of
 from dialrl.train.run_directory import IterationFolder, RunDirectory, read_json, write_json
@@ -53,8 +54,11 @@ def train(
     pipeline = pipeline.on_its_devices()
     open_sink = find_sink(pipeline.train.track)
     check_pipeline(pipeline)
+    check_machine(pipeline)
     directory = RunDirectory(run)
-    with directory.in_use():
+    directory.check(pipeline, overwrite=overwrite, resume=resume)
+    fetch_policy(pipeline)
+    with directory.unless_refused(), directory.in_use():
         directory.prepare(pipeline, overwrite=overwrite, resume=resume)
         check_damage(directory)
         sink = open_sink(run, pipeline.model_dump(mode="json"))

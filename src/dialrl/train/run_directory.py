@@ -12,7 +12,7 @@ The Makefile chain uses the same layout. Not here: the loop.
 import json
 import shutil
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ import yaml
 
 from dialrl.config import differing_keys, read_yaml, validated
 from dialrl.errors import OutputExistsError, UsageError
+from dialrl.json_file import read_object
 from dialrl.train.config import PipelineConfig
 from dialrl.trajectory.atomic import exclusive, temporary_sibling, write_text
 
@@ -136,14 +137,24 @@ class RunDirectory:
         """Keeps other processes out of this run; the lock lies beside the directory, which may be replaced."""
         return exclusive(self.path.with_name(f".{self.path.name}.lock"), f"The run directory '{self.path}'")
 
-    def prepare(self, pipeline: PipelineConfig, *, overwrite: bool, resume: bool) -> None:
-        """Make the folder and store the configuration; refuse a used one, or one of another configuration."""
+    def check(self, pipeline: PipelineConfig, *, overwrite: bool, resume: bool) -> None:
+        """Refuse a used folder, or one of another configuration; nothing is changed yet."""
         stored = self.path / "pipeline.yaml"
+        if self.path.exists() and not self.path.is_dir():
+            raise OutputExistsError(f"'{self.path}' is a file; a run is a directory. Name another: -o runs/NAME")
         if stored.exists() and resume:
             self._compare(read_pipeline_file(stored), pipeline)
+        elif self._is_used(stored):
+            self._check_clearing(stored, overwrite=overwrite)
+
+    def prepare(self, pipeline: PipelineConfig, *, overwrite: bool, resume: bool) -> None:
+        """Make the folder and store the configuration; refuse a used one, or one of another configuration."""
+        self.check(pipeline, overwrite=overwrite, resume=resume)
+        stored = self.path / "pipeline.yaml"
+        if stored.exists() and resume:
             self._remove_halves()
         elif self._is_used(stored):
-            self._clear(stored, overwrite=overwrite)
+            shutil.rmtree(self.path)
         text = yaml.safe_dump(pipeline.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
         write_text(stored, text)
 
@@ -167,7 +178,23 @@ class RunDirectory:
                 " Give the configuration it was started with, or another run directory."
             )
 
-    def _clear(self, stored: Path, *, overwrite: bool) -> None:
+    @contextmanager
+    def unless_refused(self) -> Iterator[None]:
+        """Leave nothing of a start that fails before it made anything, so that the next one finds no used folder."""
+        missing = [place for place in (self.path, *self.path.parents) if not place.exists()]
+        try:
+            yield
+        except BaseException:
+            stored = self.path / "pipeline.yaml"
+            if stored.exists() and [path for path in self.path.rglob("*") if path.is_file()] == [stored]:
+                shutil.rmtree(self.path)
+            with suppress(OSError):  # not empty: somebody else's
+                for place in missing:
+                    if place.exists():
+                        place.rmdir()
+            raise
+
+    def _check_clearing(self, stored: Path, *, overwrite: bool) -> None:
         if not overwrite:
             raise OutputExistsError(
                 f"'{self.path}' is not empty. Continue the run with --resume, replace it with --overwrite, or name"
@@ -175,7 +202,6 @@ class RunDirectory:
             )
         if not stored.exists():
             raise OutputExistsError(f"'{self.path}' is no run directory (no pipeline.yaml), so it is not replaced.")
-        shutil.rmtree(self.path)
 
     def collect(self) -> None:
         """Write ``metrics.jsonl``, ``evaluations.jsonl``, ``best.json`` anew from the iterations' own files."""
@@ -199,8 +225,7 @@ def read_pipeline_file(file: Path) -> PipelineConfig:
 
 
 def read_json(file: Path) -> dict[str, Any]:
-    content: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
-    return content
+    return read_object(file, remedy="Remove the folder of that iteration and resume.")
 
 
 def write_json(file: Path, content: Mapping[str, Any]) -> None:

@@ -21,6 +21,8 @@ from dialrl.trajectory.schema import KEYS, STAGES, column_for, ordered, outlives
 
 BATCH_ROWS = 65_536
 
+_IMPORTED = ("reward_given",)  # comes with the dialogues: no stage makes it
+
 
 @dataclass(frozen=True)
 class Shard:
@@ -184,10 +186,10 @@ class TrajectoryFile:
             )
         absent = [name for name in needs if name not in self.names]
         if absent:
-            writer = column_for(absent[0]).stage
+            writer = "dialrl import" if absent[0] in _IMPORTED else f"the stage '{column_for(absent[0]).stage}'"
             raise InputError(
-                f"{self.where} lacks the column{'s' if len(absent) > 1 else ''} {', '.join(absent)}, which the stage"
-                f" '{writer}' writes. It has: {', '.join(self.names)}."
+                f"{self.where} lacks the column{'s' if len(absent) > 1 else ''} {', '.join(absent)}, which"
+                f" {writer} writes. It has: {', '.join(self.names)}."
             )
 
 

@@ -85,7 +85,9 @@ class UpdateConfig(StageConfig):
     )
     micro_batch_tokens: int = operational(8192, ge=1, help="tokens a forward pass; changes rounding only")
     micro_batch_dialogues: int | None = operational(None, ge=1, help="dialogues a forward pass at most")
-    head_chunk_tokens: int | None = operational(None, ge=1, help="tokens whose logits exist at once (default: 256 MB)")
+    head_chunk_tokens: int | None = operational(
+        None, ge=1, help="tokens whose logits exist at once (default: 512 MB; vocabularies under 1,024: 256 MB)"
+    )
     gradient_checkpointing: Literal["auto", "on", "off"] = operational(
         "auto", help="recompute activations in the backward pass; auto: when they would not fit"
     )
@@ -156,4 +158,7 @@ class UpdateConfig(StageConfig):
         elif total_steps < 1:
             raise UsageError(f"--total-steps got {total_steps}; expected at least 1.")
         elif self.warmup_steps >= total_steps and self.warmup_steps > 0:
-            raise UsageError(f"warmup_steps is {self.warmup_steps}; expected less than the total steps, {total_steps}.")
+            raise UsageError(
+                f"warmup_steps is {self.warmup_steps}; expected less than the total steps, {total_steps} (of a run: its"
+                " iterations). Run longer, or set warmup_steps=0 (in a pipeline: update.warmup_steps=0)."
+            )
