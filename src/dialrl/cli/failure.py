@@ -14,6 +14,7 @@ from types import FrameType
 
 from dialrl.cli.plain_text import clean
 from dialrl.errors import DialrlError
+from dialrl.trajectory.atomic import disk_advice
 
 INTERRUPTED, READER_LEFT = 130, 141  # 128 + the number of the signal, as a shell reports it
 _STDOUT, _STDERR = 1, 2
@@ -36,7 +37,9 @@ def reported(*, debug: bool) -> Iterator[None]:
     except OSError as error:
         if debug:
             raise
-        say(f"Error: {error.strerror or error}: {error.filename or ''}".rstrip(": "))
+        sentence = f"Error: {error.strerror or error}: {error.filename or ''}".rstrip(": ")
+        advice = disk_advice(error.errno)
+        say(f"{sentence}. {advice}" if advice else sentence)
         sys.exit(1)
     except Exception as error:
         if debug:

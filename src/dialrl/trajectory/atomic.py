@@ -95,13 +95,20 @@ def _sentence(error: OSError, output: Path, named: Path) -> str:
 
 def advice(number: int | None, folder: Path) -> str:
     """What to do about a system error ``number`` while writing into ``folder``."""
+    if of_disk := disk_advice(number):
+        return of_disk
+    if number not in _OF_THE_PLACE:
+        return "Name another output."
+    return f"Nothing can be created in '{folder}': name an output elsewhere, or make that a folder that can be written."
+
+
+def disk_advice(number: int | None) -> str:
+    """What to do when the disk is the reason, wherever the file was to be; empty for other system errors."""
     if number in _FULL:
         return "Free space on that disk, or name an output on another one."
     if number == errno.EFBIG:
         return "A limit on the size of files stops it (ulimit -f): raise that, or name an output on another disk."
-    if number not in _OF_THE_PLACE:
-        return "Name another output."
-    return f"Nothing can be created in '{folder}': name an output elsewhere, or make that a folder that can be written."
+    return ""
 
 
 def refuse_place(output: Path) -> None:

@@ -91,14 +91,14 @@ class TrainingData:
         dialogue = self.dialogues[int(self.sequence_dialogue[sequence])]
         return f"dialogue '{dialogue}', turns {turns[0]} to {turns[-1]}"
 
-    def check_vocabulary(self, size: int) -> None:
+    def check_vocabulary(self, size: int, *, whose: str = "policy") -> None:
         """Raise InputError when an id is outside the model's vocabulary: the file belongs to another tokenizer."""
         for index, sequence in enumerate(self.sequences):
             low, high = int(sequence.ids_T.min()), int(sequence.ids_T.max())
             if low < 0 or high >= size:
                 dialogue = self.dialogues[int(self.sequence_dialogue[index])]
                 raise InputError(
-                    f"Dialogue '{dialogue}' holds token id {low if low < 0 else high}; the policy's vocabulary has"
+                    f"Dialogue '{dialogue}' holds token id {low if low < 0 else high}; the {whose}'s vocabulary has"
                     f" {size} ids. The file was rolled out by a policy with another tokenizer."
                 )
 

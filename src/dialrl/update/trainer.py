@@ -11,7 +11,8 @@ from typing import Any, Self
 
 import torch
 
-from dialrl.errors import InputError, UsageError
+from dialrl.errors import InputError
+from dialrl.model.device import checked_device
 from dialrl.model.digest import policy_digest
 from dialrl.model.distributed import gathered, local_device, processes, wait_for_all
 from dialrl.model.find import find_policy
@@ -30,6 +31,7 @@ from dialrl.update.adapter import (
 )
 from dialrl.update.config import UpdateConfig
 from dialrl.update.data import TrainingData, read_training_data
+from dialrl.update.finite import check_finite
 from dialrl.update.learner import Learner, Row
 from dialrl.update.optimizer import moments_of, restore_moments
 from dialrl.update.outcomes import first_figures
@@ -98,7 +100,7 @@ class Trainer:
         if total_steps is None and state is not None:
             total_steps = state.total_steps
         config.check_total_steps(total_steps)
-        device = local_device(_device(config.device))
+        device = checked_device(local_device(_device(config.device)))
         settings = LoadingSettings(device=device if processes().count == 1 else "cpu")  # shards go to the device
         frozen = _reference_of(config)
         reference = None if frozen is None else load_model(frozen, settings)
@@ -156,6 +158,8 @@ class Trainer:
     def step_data(self, data: TrainingData, progress: Progress = SILENT) -> FileMetrics:
         """Train on data in memory: one update of the run, all its epochs and optimiser steps."""
         data.check_vocabulary(self.learner.model.get_output_embeddings().weight.shape[0])
+        if self.learner.reference is not None:
+            data.check_vocabulary(self.learner.reference.get_input_embeddings().weight.shape[0], whose="reference")
         planned = plan_steps(data, self.config, step=self.step)
         progress.start("update", total=len(planned), unit="optimiser steps")
         rows: list[Row] = []
@@ -202,6 +206,8 @@ class Trainer:
         Without any optimiser step since then the model files are copied: same tensors, same digest.
         """
         group, weights, adapter = self.learner.group, self._weights(), self._adapter()
+        if self.learner.steps != self._saved_at:
+            self._check_finite(weights)
         if group.rank == 0:
             with atomic_directory(output, overwrite=overwrite) as directory:
                 if with_trainer_state:
@@ -266,6 +272,13 @@ class Trainer:
         if self._base is not None:
             return merged_weights(model, group)
         return gathered(model.named_parameters(), group) if group.count > 1 else None
+
+    def _check_finite(self, weights: Mapping[str, torch.Tensor] | None) -> None:
+        """The model's own parameters, and what an adapter makes of them, which only the first process has."""
+        own = self.learner.model.named_parameters()
+        made = weights.items() if weights is not None and self._base is not None else ()
+        is_rounded = self.config.precision == "bf16"
+        check_finite([*own, *made], self.learner.group, rounded=is_rounded, step=self.learner.steps)
 
     def _adapter(self) -> Mapping[str, torch.Tensor]:
         """The adapter's weights, whole, in the first process; empty without one."""
@@ -341,9 +354,4 @@ def _stored_state(policy: Path) -> TrainerState | None:
 
 
 def _device(name: str) -> str:
-    available = torch.cuda.is_available()
-    if name == "auto":
-        return "cuda" if available else "cpu"
-    if name.startswith("cuda") and not available:
-        raise UsageError(f"device is '{name}', but no CUDA device is available. Use cpu or auto.")
-    return name
+    return name if name != "auto" else "cuda" if torch.cuda.is_available() else "cpu"
