@@ -86,6 +86,30 @@ def test_a_dialogue_opens_and_the_keys_move_through_it(run_page, tmp_path):
     assert (found["none"], found["said"]) == (0, "No dialogue is like that.")
 
 
+SEARCH = """
+  const box = byId("search"), typed = (key) => onKey({ key, target: box, preventDefault() {} });
+  const before = count(".row"), last = [...document.querySelectorAll(".row span")].at(-2).textContent;
+  await press("/");
+  box.value = last;
+  box.dispatchEvent(new Event("input"));
+  await refreshList();
+  const kept = count(".row");
+  await typed("Enter");
+  const stayed = [box.value, count(".row"), document.activeElement.id];
+  await press("/");
+  await typed("Escape");
+  return { before, last, kept, stayed, after: [box.value, count(".row"), document.activeElement.id] };
+"""
+
+
+def test_escape_takes_the_search_back_and_enter_keeps_it(run_page, tmp_path):
+    found = probe(run_page, SEARCH, tmp_path, view="dialogues")
+    assert found["problems"] == []
+    assert (found["before"], found["kept"]) == (6, 1)
+    assert found["stayed"] == [found["last"], 1, ""]
+    assert found["after"] == ["", 6, ""]
+
+
 SIDES = """
   return { left: read("#side-left h3"), right: read("#side-right h3"), pairs: count("#pair option"),
            replies: count("#side-left .reply") + count("#side-right .reply"),

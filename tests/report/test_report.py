@@ -53,6 +53,8 @@ def test_what_cannot_be_shown_is_refused(tmp_path, run_directory):
         sort_out([run_directory, run_directory])
     (tmp_path / "new").mkdir()
     (tmp_path / "new" / "pipeline.yaml").write_text("policy: demo-policy\n")
+    with pytest.raises(UsageError, match="is a pipeline, which has nothing to show"):
+        sort_out([tmp_path / "new" / "pipeline.yaml"])
     with pytest.raises(InputError, match="no trajectory file yet"):
         sort_out([tmp_path / "new"])
 
@@ -218,7 +220,7 @@ def test_the_same_input_gives_the_same_page(hostile_file, tmp_path):
 def test_an_existing_page_is_kept_unless_it_may_be_replaced(hostile_file, tmp_path):
     page = tmp_path / "report.html"
     page.write_text("mine")
-    with pytest.raises(OutputExistsError):
+    with pytest.raises(OutputExistsError, match=r"use --overwrite to replace it\.$"):
         report([hostile_file], page)
     assert page.read_text() == "mine"
     report([hostile_file], page, overwrite=True)

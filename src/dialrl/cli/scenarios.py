@@ -117,7 +117,7 @@ def divide(call: Call) -> StageSummary:
 
     if call.target.suffix not in (".yaml", ".yml"):
         raise UsageError(f"-o '{call.target}': cards are written as YAML; give a name that ends in .yaml.")
-    refuse_existing(call.target, overwrite=call.overwrite)
+    refuse_existing(call.target, overwrite=call.overwrite, resumable=False)
     cards = assign_split(load_all(call.inputs), call.config.test_share, call.config.seed)
     write_text(call.target, cards_text(cards))
     return StageSummary("scenarios split", call.target, counts=dict(Counter(card.split for card in cards)))

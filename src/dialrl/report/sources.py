@@ -77,6 +77,11 @@ def sort_out(inputs: Sequence[Path]) -> Given:
     for path, name in zip(inputs, names, strict=True):
         if not path.exists():
             raise MissingInputError(f"'{path}' does not exist. Give a run directory or a trajectory file.")
+        if path.suffix in (".yaml", ".yml") and path.is_file():
+            raise UsageError(
+                f"'{path}' is a pipeline, which has nothing to show. Give the directory of a run of it"
+                " (dialrl train ... -o DIRECTORY), or trajectory files."
+            )
         if (path / "pipeline.yaml").is_file():
             run = Run(name, path)
             given.runs.append(run)

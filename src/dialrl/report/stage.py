@@ -34,7 +34,7 @@ def report(
     Raises OutputExistsError, MissingExtraError without the extra ``report``, and what opening the inputs raises.
     """
     config = config or ReportConfig()
-    refuse_existing(output, overwrite=overwrite)
+    refuse_existing(output, overwrite=overwrite, resumable=False)
     given = sort_out(inputs)
     plotting_library()
     progress.start("report", len(given.sets), "files")

@@ -24,7 +24,7 @@ def import_qa(
     Raises InputError for an id in two files, and for a question without an accepted answer unless they are left out.
     """
     config = config or ImportQaConfig()
-    refuse_existing(output, overwrite=overwrite)
+    refuse_existing(output, overwrite=overwrite, resumable=False)
     questions = _all(inputs)
     answered = [question for question in questions if question.answers]
     if len(answered) < len(questions) and not config.skip_unanswered:

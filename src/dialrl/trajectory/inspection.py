@@ -126,7 +126,7 @@ def _first_keys(table: pa.Table, count: int) -> list[tuple[str, int]]:
 
 def materialize(source: TrajectoryFile, output: Path, *, overwrite: bool = False) -> None:
     """Write a slim file together with all it completes as one whole file; also joins shards into one."""
-    refuse_existing(output, overwrite=overwrite)
+    refuse_existing(output, overwrite=overwrite, resumable=False)
     with TrajectoryWriter(output, schema_for(source.names)) as writer:
         for table in source.groups():
             writer.write(table.select(writer.schema.names))

@@ -21,16 +21,18 @@ _REPETITIVE = (
 )  # fmt: skip
 
 
-def refuse_existing(output: Path, *, overwrite: bool) -> None:
-    """Raise OutputExistsError when ``output`` exists and may not be replaced; only regular files ever may."""
+def refuse_existing(output: Path, *, overwrite: bool, resumable: bool = True) -> None:
+    """Raise OutputExistsError when ``output`` exists and may not be replaced; only regular files ever may.
+
+    ``resumable``: whether the command that writes it has --resume to advise.
+    """
     if output.exists() and not output.is_file():
         kind = "a folder" if output.is_dir() else "no regular file"
         raise OutputExistsError(f"The output '{output}' is {kind}, which is never replaced. Name a file.")
     refuse_place(output)
     if output.exists() and not overwrite:
-        raise OutputExistsError(
-            f"The output '{output}' exists. Name another one, or use --overwrite to replace or --resume to continue it."
-        )
+        ways = "--overwrite to replace or --resume to continue it" if resumable else "--overwrite to replace it"
+        raise OutputExistsError(f"The output '{output}' exists. Name another one, or use {ways}.")
 
 
 class TrajectoryWriter:

@@ -60,7 +60,12 @@ const ONLY_BROWSING = new Set(["j", "k", "ArrowDown", "ArrowUp", "ArrowRight", "
 async function onKey(event) {
   if (event.ctrlKey || event.metaKey || event.altKey || byId("keys").open) return;
   if (event.target.matches("input[type=search]")) {
-    if (event.key === "Escape" || event.key === "Enter") event.target.blur();
+    if (event.key === "Escape") {
+      event.preventDefault(); // the browser would empty the box without an input event once the focus is gone
+      event.target.value = "";
+      event.target.blur();
+      await refreshList();
+    } else if (event.key === "Enter") event.target.blur();
     return;
   }
   if (event.key === "/" && content.sets.length) {

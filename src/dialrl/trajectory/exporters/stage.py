@@ -52,7 +52,7 @@ def export(
     Raises OutputExistsError, InputError where nothing is left to write, UsageError for a ranking the file cannot give.
     """
     config = config or ExportConfig()
-    refuse_existing(output, overwrite=overwrite)
+    refuse_existing(output, overwrite=overwrite, resumable=False)
     if to == "verl" and output.suffix != ".parquet":
         raise UsageError(
             f"verl tells formats by the file's name: expected an output that ends in .parquet, got '{output}'."

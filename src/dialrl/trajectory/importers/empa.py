@@ -67,7 +67,7 @@ def import_empa(
     """
     began = time.monotonic()
     config = config or ImportEmpaConfig()
-    refuse_existing(output, overwrite=overwrite)
+    refuse_existing(output, overwrite=overwrite, resumable=False)
     places = [_folder(folder) for folder in folders]
     groups = _by_script(places)
     inputs = [_digest(folder) for folder in places]

@@ -46,7 +46,7 @@ def import_turns(
     """
     began = time.monotonic()
     config = config or ImportTurnsConfig()
-    refuse_existing(output, overwrite=overwrite)
+    refuse_existing(output, overwrite=overwrite, resumable=False)
     work = _Work(Path(file), config)
     progress.start("import turns", len(work.index), "turns")
     with work.path.open("rb") as handle:
