@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from dialrl.advantage.stage import compute_advantages
+from dialrl.cli.train_view import show_run
 from dialrl.config import merged
 from dialrl.errors import FailureThresholdError, InputError, OutputExistsError, UsageError
 from dialrl.judge.stage import judge_dialogues
@@ -209,6 +210,17 @@ def test_a_run_can_go_on_for_longer(policy, tmp_path, unbroken):
     longer = pipeline(policy, train={"iterations": 4})
     assert train(longer, run, resume=True).counts == {"iterations": 4}
     assert TrajectoryFile.open(run / "0003" / "rollout.parquet").read(["policy_step"])["policy_step"][0].as_py() == 3
+
+
+def test_a_run_says_where_its_policy_lies_also_when_nothing_was_evaluated(policy, tmp_path, capsys):
+    run = tmp_path / "run"
+    summary = train(pipeline(policy, train={"iterations": 1, "evaluate_every": 0}), run)
+    files = summary.to_json()["files"]
+    assert files["last policy"] == str(run / "0000" / "policy")
+    assert files["trajectories"] == str(run / "0000" / "advantage.parquet")
+    assert {"best policy", "evaluations"} & set(files) == set()
+    show_run(summary)
+    assert f"last policy    {run}/0000/policy" in capsys.readouterr().out
 
 
 # refusals -----------------------------------------------------------------------------------------------------------

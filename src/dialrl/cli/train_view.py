@@ -102,7 +102,7 @@ def show_run(summary: StageSummary) -> None:
         console.print(Text(curve(points, lines if measure == "share" else {})), soft_wrap=True)
         _show_interval(console, summary)
     _show_safety(console, summary)
-    _show_places(console, run)
+    _show_places(console, summary)
 
 
 def _show_safety(console: Any, summary: StageSummary) -> None:
@@ -179,24 +179,12 @@ def _evaluated(folder: Path) -> Path:
     return judged if judged.is_file() else rolled_out
 
 
-def _show_places(console: Any, run: Any) -> None:
+def _show_places(console: Any, summary: StageSummary) -> None:
     from rich.text import Text
 
-    places = {
-        "best policy": run.best,
-        "trajectories": _latest(run) / "advantage.parquet",
-        "metrics": run.path / "metrics.jsonl",
-        "evaluations": run.path / "evaluations.jsonl",
-        "configuration": run.path / "pipeline.yaml",
-    }
+    files = dict(summary.figures["files"])
     console.print(Text("\nfiles", style="bold"))
-    for name, place in places.items():
-        if place.exists():  # there is no best policy when none was better than the first
-            console.print(Text(f"  {name:14} {place}"), soft_wrap=True)
-    console.print(Text(f"  look closer:   dialrl inspect {_latest(run)}/advantage.parquet"), soft_wrap=True)
-
-
-def _latest(run: Any) -> Path:
-    """The folder of the last iteration."""
-    folders = list(run.iterations())
-    return Path(folders[-1].path if folders else run.path)
+    for name, place in files.items():
+        console.print(Text(f"  {name:14} {place}"), soft_wrap=True)
+    if "trajectories" in files:
+        console.print(Text(f"  look closer:   dialrl inspect {files['trajectories']}"), soft_wrap=True)

@@ -288,7 +288,7 @@ class Training:
         folders = [f for f in (self.directory.base, *self.directory.iterations()) if f.evaluation.is_file()]
         curve = [(f, read_json(f.evaluation)) for f in folders]
         iterations = self.pipeline.train.iterations
-        figures: dict[str, Any] = {"run": str(self.directory.path)}
+        figures: dict[str, Any] = {"run": str(self.directory.path), "files": self._files()}
         if curve:
             best = max(curve, key=lambda entry: (entry[1]["score"], -entry[0].number))
             measure = "share" if "share" in best[1] else "score"
@@ -305,6 +305,19 @@ class Training:
         figures.update({"safety": safety} if safety else {})
         warnings = (FLAG,) if safety.get(FLAGGED) else ()
         return StageSummary("train", self.directory.path, {"iterations": iterations}, figures, warnings)
+
+    def _files(self) -> dict[str, str]:
+        """Where the results lie, by name; ``best policy`` only where there is one beside the last."""
+        directory, last = self.directory, self.directory.iteration(self.pipeline.train.iterations - 1)
+        places = {
+            "last policy": last.policy,
+            "best policy": directory.best,
+            "trajectories": last.advantage,
+            "metrics": directory.path / "metrics.jsonl",
+            "evaluations": directory.path / "evaluations.jsonl",
+            "configuration": directory.path / "pipeline.yaml",
+        }
+        return {name: str(place) for name, place in places.items() if place.exists() and place.stat().st_size}
 
 
 def _timed(seconds: dict[str, float], name: str, work: Callable[[], Any]) -> Any:
