@@ -2,9 +2,11 @@
 
 import os
 import queue
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 import uuid
 from collections.abc import Callable, Iterator
@@ -17,9 +19,10 @@ from tests.update.test_distributed import nearly_equal
 from tests.update.worlds import random_rows, save_policy, tiny_model, turn_row, write_advantages
 
 from dialrl.errors import InputError, NumericalError, RunError, UsageError
+from dialrl.update.channel import listening
 from dialrl.update.config import UpdateConfig
 from dialrl.update.policy_directory import read_manifest
-from dialrl.update.processes import TrainerProcesses
+from dialrl.update.processes import TrainerProcesses, short_folder
 from dialrl.update.stage import update_policy
 from dialrl.update.trainer import Trainer
 from dialrl.update.trainers import open_trainer
@@ -65,6 +68,7 @@ def test_two_processes_give_the_policy_and_the_figures_of_one(trainer: Any, fold
     assert two.options == one.options
     assert two.parent == read_manifest(folder / "two-p1").digest  # type: ignore[union-attr]
     assert trainer.about()["processes"] == "2"
+    assert list((trainer._folder / "logs").iterdir())  # torchrun's own files lie where they go with the rest
 
 
 def test_a_process_that_is_killed_is_named_and_the_other_ends(trainer: Any, folder: Path) -> None:
@@ -73,6 +77,41 @@ def test_a_process_that_is_killed_is_named_and_the_other_ends(trainer: Any, fold
     with pytest.raises(RunError, match="process 2 of 2 ended without saying why"):
         trainer.step_file(folder / "0.parquet")
     assert eventually(lambda: not is_running(trainer.pids[0]))
+
+
+def test_an_interrupted_save_leaves_nothing_of_what_the_processes_prepared(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    interrupted, ended = TrainerProcesses.__new__(TrainerProcesses), list[bool]()
+
+    def ask(*_: object) -> None:
+        (tmp_path / ".p1.tmp" / "model").mkdir(parents=True)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(interrupted, "_ask", ask)
+    monkeypatch.setattr(interrupted, "close", lambda: ended.append((tmp_path / ".p1.tmp").is_dir()))
+    with pytest.raises(KeyboardInterrupt):
+        interrupted.save(tmp_path / "p1")
+    assert ended == [True]  # the processes first, or they would go on writing
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_folder_of_a_socket_has_a_short_name_wherever_temporary_files_go(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    long = tmp_path / ("x" * 90)
+    long.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(long))
+    short = short_folder()
+    with listening(short / "socket"):
+        assert (short / "socket").exists()
+    shutil.rmtree(short)
+    monkeypatch.setattr("dialrl.update.processes._USUAL_TEMPORARY", ("/proc",))
+    with pytest.raises(
+        UsageError, match=r"can hold a socket: '.*x' is longer than .*nor can /proc\. Set TMPDIR to a short"
+    ):
+        short_folder()
+    assert list(long.iterdir()) == []
 
 
 def test_an_error_in_one_process_is_the_error_that_is_raised(tmp_path: Path) -> None:

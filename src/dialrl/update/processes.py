@@ -13,14 +13,15 @@ import sys
 import tempfile
 import threading
 from collections.abc import Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
 from dialrl import errors
-from dialrl.errors import DialrlError, InputError, RunError
+from dialrl.errors import DialrlError, InputError, RunError, UsageError
 from dialrl.model.loading import model_directory
 from dialrl.progress import SILENT, Progress
+from dialrl.trajectory.atomic import folder_prepared_alone
 from dialrl.update.channel import Channel, Message, listening
 from dialrl.update.config import UpdateConfig
 from dialrl.update.policy_directory import Manifest, read_manifest
@@ -29,6 +30,8 @@ from dialrl.update.statistics import FileMetrics
 _SECONDS_FOR_OTHERS_TO_SPEAK = 2.0
 _SECONDS_TO_END = 10.0
 _LOG_LINES = 15
+_USUAL_TEMPORARY = ("/tmp", "/var/tmp", "/dev/shm")  # noqa: S108 (a folder of our own is made in it)
+_LONGEST_PARENT_BYTES = 75  # of 104 at least for a socket: "/dialrl-12345678/socket" and some room
 _OF_THE_CONNECTION = ("gloo", "nccl", "connection reset", "connection closed")
 
 
@@ -37,7 +40,7 @@ class TrainerProcesses:
 
     def __init__(self, count: int) -> None:
         self.count = count
-        self._folder = Path(tempfile.mkdtemp(prefix="dialrl-"))
+        self._folder = short_folder()
         self._heard: queue.Queue[tuple[int, Message | None]] = queue.Queue()
         self._channels: list[Channel] = []
         self._about: dict[str, str] = {}
@@ -64,7 +67,11 @@ class TrainerProcesses:
 
     def _command(self) -> list[str]:
         program = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(self.count)]
-        return [*program, "-m", "dialrl.update.worker", str(self._folder / "socket")]
+        logs = [
+            "--log-dir",
+            str(self._folder / "logs"),
+        ]  # else a folder of its own, which an interruption leaves behind
+        return [*program, *logs, "-m", "dialrl.update.worker", str(self._folder / "socket")]
 
     def _environment(self) -> dict[str, str]:
         threads = str(max(1, (os.cpu_count() or 1) // self.count))
@@ -111,11 +118,20 @@ class TrainerProcesses:
     def save(self, output: Path, *, overwrite: bool = False, with_trainer_state: bool = True) -> Manifest:
         """``Trainer.save``: each process writes its share of the trainer state, the first the model."""
         options = {"output": str(output), "overwrite": overwrite, "with_trainer_state": with_trainer_state}
-        self._ask("save", options)
+        with ExitStack() as undo:
+            undo.callback(self._undo_save, output)
+            self._ask("save", options)
+            undo.pop_all()
         manifest = read_manifest(output)
         if manifest is None:
             raise InputError(f"'{output}' was just written and is not there; was it removed by another process?")
         return manifest
+
+    def _undo_save(self, output: Path) -> None:
+        """Remove what the processes have prepared: an interruption ends them before they can."""
+        self.close()
+        with suppress(UsageError, OSError), folder_prepared_alone(output):
+            pass
 
     def adopt(self, policy: Path) -> None:
         """``Trainer.adopt``."""
@@ -199,6 +215,21 @@ class TrainerProcesses:
     def _log(self) -> str:
         lines = (self._folder / "log").read_text(encoding="utf-8", errors="replace").splitlines()[-_LOG_LINES:]
         return "" if not lines else "\nThe last lines they wrote:\n" + "\n".join(lines)
+
+
+def short_folder() -> Path:
+    """A temporary folder of this user in which a socket can lie: its whole name may have about a hundred bytes.
+
+    Where TMPDIR is too long for that, one of the usual places. Raises UsageError when none will do.
+    """
+    for parent in (tempfile.gettempdir(), *_USUAL_TEMPORARY):
+        if len(os.fsencode(parent)) <= _LONGEST_PARENT_BYTES:
+            with suppress(OSError):
+                return Path(tempfile.mkdtemp(prefix="dialrl-", dir=parent))
+    raise UsageError(
+        f"No temporary folder can hold a socket: '{tempfile.gettempdir()}' is longer than {_LONGEST_PARENT_BYTES} bytes or"
+        f" cannot be written, nor can {', '.join(_USUAL_TEMPORARY)}. Set TMPDIR to a short one."
+    )
 
 
 def _lost_partner(message: Message) -> bool:
