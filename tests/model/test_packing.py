@@ -39,10 +39,6 @@ def test_a_sequence_longer_than_the_budget_stands_alone() -> None:
     assert plan_batches([50, 3, 3], 10) == [[0], [1, 2]]
 
 
-def test_at_most_so_many_items_share_a_batch() -> None:
-    assert plan_batches([5, 5, 5], 100, max_items=2) == [[0, 1], [2]]
-
-
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.integers(1, 40), max_size=30), st.integers(1, 100))
 def test_every_sequence_is_in_exactly_one_batch_and_budgets_hold(lengths: list[int], budget: int) -> None:

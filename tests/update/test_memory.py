@@ -1,5 +1,6 @@
 """Memory: the estimate's parts by hand and against what a pass keeps; recomputed activations change no bit."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,13 @@ from dialrl.update.config import UpdateConfig
 from dialrl.update.memory import ModelShape, estimate_memory, memory_lines, wants_checkpointing
 
 SHAPE = ModelShape(
-    parameters=1_000_000, layers=2, hidden_size=64, intermediate_size=256, key_value_size=32, vocabulary=1000
+    parameters=1_000_000,
+    layers=2,
+    hidden_size=64,
+    intermediate_size=256,
+    query_size=64,
+    key_value_size=32,
+    vocabulary=1000,
 )
 
 
@@ -32,6 +39,31 @@ def test_an_adapter_needs_no_gradients_of_the_base_and_a_reference_its_weights(t
     parts = estimate_memory(UpdateConfig(lora_rank=2), SHAPE)
     assert parts.gradients == 4 * 2 * 2 * (4 * 64 + 2 * (64 + 32) + 3 * (64 + 256))
     assert estimate_memory(UpdateConfig(kl_coefficient=0.1, reference=tmp_path), SHAPE).reference == 4_000_000
+
+
+def test_an_adapter_is_merged_into_whole_weights_to_be_saved() -> None:
+    assert estimate_memory(UpdateConfig(lora_rank=2), SHAPE).merged == 4_000_000
+    assert estimate_memory(UpdateConfig(), SHAPE).merged == 0
+
+
+def test_queries_wider_than_the_hidden_states_count_by_their_width() -> None:
+    config = UpdateConfig(micro_batch_tokens=100)
+    wide = replace(SHAPE, query_size=128)
+    more = estimate_memory(config, wide).activations - estimate_memory(config, SHAPE).activations
+    assert more == 2 * 100 * 4 * 3 * 64  # before and after rotation, and what they attended to
+    half = UpdateConfig(micro_batch_tokens=100, precision="bf16")
+    more = estimate_memory(half, wide).activations - estimate_memory(half, SHAPE).activations
+    assert more == 2 * 100 * (2 * 3 + 2) * 64  # in half the bytes, but one of the three in full
+    trained = [estimate_memory(UpdateConfig(lora_rank=2), shape).gradients for shape in (SHAPE, wide)]
+    assert trained[1] - trained[0] == 4 * 2 * 2 * 2 * 64
+
+
+def test_a_recomputed_layer_has_its_gradients_beside_it_once_the_head_is_done() -> None:
+    of_layer = 100 * 4 * (6 * 64 + 4 * 64 + 4 * 32 + 4 * 256)
+    for chunk, head in ((1, 16_000), (1000, 1_600_000)):
+        config = UpdateConfig(micro_batch_tokens=100, head_chunk_tokens=chunk)
+        parts = estimate_memory(config, SHAPE, checkpointing=True)
+        assert parts.activations + parts.head == 2 * 100 * 4 * 64 + max(2 * of_layer, head)
 
 
 def test_parameters_are_counted_from_the_configuration() -> None:

@@ -55,7 +55,6 @@ def hidden_at_trained(model: Any, batch: SequenceBatch) -> torch.Tensor:
         segments |= {"max_length_q": batch.longest, "max_length_k": batch.longest}
     output = model.get_decoder()(
         input_ids=batch.input_ids,
-        attention_mask=batch.attention_mask,
         position_ids=batch.position_ids,
         use_cache=False,
         **segments,

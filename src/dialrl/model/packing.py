@@ -35,17 +35,16 @@ class TokenSequence:
 class SequenceBatch:
     """Decoder inputs of some sequences, and where their trained tokens are predicted.
 
-    ``input_ids`` (B, L). ``position_ids`` and ``attention_mask`` may be None: positions count from 0, attention is
-    causal. Concatenated sequences: B is 1, positions restart with every sequence, ``bounds`` (S+1,) int32 are the
-    places where sequences start, and L, ``longest`` their greatest length. ``predicting_places`` (T,) indexes the
-    flattened (B*L) hidden states; ``targets_T`` (T,) are the trained ids, in order of the sequences given.
+    ``input_ids`` (B, L); attention is causal. ``position_ids`` None: positions count from 0. Concatenated sequences: B
+    is 1, positions restart with every sequence, ``bounds`` (S+1,) int32 are the places where sequences start, and L,
+    ``longest`` their greatest length. ``predicting_places`` (T,) indexes the flattened (B*L) hidden states;
+    ``targets_T`` (T,) are the trained ids, in order of the sequences given.
     """
 
     input_ids: torch.Tensor
     predicting_places: torch.Tensor
     targets_T: torch.Tensor
     position_ids: torch.Tensor | None = None
-    attention_mask: torch.Tensor | None = None
     bounds: torch.Tensor | None = None
     longest: int = 0
 
@@ -105,7 +104,7 @@ def concatenate_sequences(sequences: Sequence[TokenSequence], device: torch.devi
     )
 
 
-def plan_batches(lengths: Sequence[int], token_budget: int, max_items: int | None = None) -> list[list[int]]:
+def plan_batches(lengths: Sequence[int], token_budget: int) -> list[list[int]]:
     """Indices grouped so that (items x longest) stays within ``token_budget``; similar lengths stand together.
 
     An item longer than the budget gets a batch of its own. Equal input, equal plan.
@@ -117,8 +116,7 @@ def plan_batches(lengths: Sequence[int], token_budget: int, max_items: int | Non
     batches: list[list[int]] = []
     width = 0
     for index in order:
-        full = max_items is not None and batches and len(batches[-1]) >= max_items
-        if not batches or full or width * (len(batches[-1]) + 1) > token_budget:
+        if not batches or width * (len(batches[-1]) + 1) > token_budget:
             batches.append([])
             width = lengths[index]
         batches[-1].append(index)

@@ -22,6 +22,7 @@ from dialrl.update.selection import TurnSelection
 from dialrl.update.sequences import DialogueSequence, Limits, build_sequences, flat_logprobs
 from dialrl.update.turns import TURN_COLUMNS, Floats, Ints, read_turns
 
+_SQUARABLE = 1e150
 POOLS = ("reward", "return", "advantage")
 
 
@@ -190,6 +191,12 @@ def _check_columns(source: TrajectoryFile, config: UpdateConfig) -> None:
         )
 
 
+def _spread(values: Floats) -> float:
+    """Standard deviation; of huge values too, whose squares would not be finite."""
+    size = float(np.abs(values).max())
+    return float(values.std()) if size < _SQUARABLE else float((values / size).std()) * size
+
+
 class _Pools:
     """Collects the file's rewards, returns and advantages to tell their spread."""
 
@@ -210,5 +217,5 @@ class _Pools:
             if not np.isfinite(values).all():
                 raise NumericalError(f"Column '{name}' holds a value that is not finite; what is not known is null.")
             if len(values):
-                yield f"{name}_std", float(values.std())
+                yield f"{name}_std", _spread(values)
                 yield f"{name}_count", len(values)

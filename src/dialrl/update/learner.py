@@ -19,7 +19,7 @@ from dialrl.model.layout import prepare_layout
 from dialrl.model.logprobs import check_head
 from dialrl.update.config import UpdateConfig
 from dialrl.update.data import TrainingData
-from dialrl.update.memory import ModelShape, wants_checkpointing
+from dialrl.update.memory import ModelShape, UnknownShapeError, wants_checkpointing
 from dialrl.update.optimizer import build_optimizer, set_learning_rate
 from dialrl.update.outcomes import outcome_figures
 from dialrl.update.passes import Passes
@@ -44,8 +44,8 @@ class Learner:
         device = model.device if device is None else device
         self.layout = prepare_layout(model, config.layout, config.attention, device)
         self.group = processes()
-        shape = ModelShape.of(model.config)
-        self.checkpointed = wants_checkpointing(config, shape, _room(model, device), processes=self.group.count)
+        self.memory_note: str | None = None
+        self.checkpointed = self._wants_checkpointing(device)
         if self.checkpointed:
             checkpoint_layers(model)
         check_head(model)
@@ -58,6 +58,18 @@ class Learner:
         self.steps = 0
         self.first_scores: dict[int, float] = {}
         self.stop = threading.Event()
+
+    def _wants_checkpointing(self, device: torch.device) -> bool:
+        """As asked for, or by the estimate; without one activations are kept, and ``memory_note`` says so."""
+        try:
+            shape = ModelShape.of(self.model.config)
+        except UnknownShapeError as error:
+            self.memory_note = (
+                f"Memory was not estimated ({error}), so activations are kept; where they do not fit, use"
+                " --gradient-checkpointing on or fewer micro_batch_tokens."
+            )
+            return self.config.gradient_checkpointing == "on"
+        return wants_checkpointing(self.config, shape, _room(self.model, device), processes=self.group.count)
 
     def train(self, data: TrainingData, planned: Sequence[PlannedStep], rate: float) -> Iterator[Row]:
         """Make the planned steps at learning rate ``rate``; one mapping of figures each.

@@ -37,12 +37,17 @@ class UnknownShapeError(InputError):
 
 @dataclass(frozen=True)
 class ModelShape:
-    """What the estimate needs to know of a model; ``key_value_size``: width of keys (and of values) of one layer."""
+    """What the estimate needs to know of a model.
+
+    ``query_size`` and ``key_value_size``: heads x size of a head, width of the queries, of the keys and of the values
+    of one layer. Queries may be wider than the hidden states.
+    """
 
     parameters: int
     layers: int
     hidden_size: int
     intermediate_size: int
+    query_size: int
     key_value_size: int
     vocabulary: int
 
@@ -58,11 +63,12 @@ class ModelShape:
             _known(values, name) for name in ("hidden_size", "num_hidden_layers", "vocab_size", "num_attention_heads")
         )
         head_size = values.get("head_dim") or hidden // heads
+        query = heads * head_size
         key_value = (values.get("num_key_value_heads") or heads) * head_size
         inner = next((values[name] for name in _NAMES["intermediate_size"] if values.get(name)), 4 * hidden)
-        layer = 2 * hidden * heads * head_size + 2 * hidden * key_value + 3 * hidden * inner + 2 * hidden
+        layer = 2 * hidden * query + 2 * hidden * key_value + 3 * hidden * inner + 2 * hidden
         tables = vocabulary * hidden * (1 if values.get("tie_word_embeddings") else 2)
-        return cls(layers * layer + tables + hidden, layers, hidden, inner, key_value, vocabulary)
+        return cls(layers * layer + tables + hidden, layers, hidden, inner, query, key_value, vocabulary)
 
 
 def _known(values: Mapping[str, Any], name: str) -> int:
@@ -75,7 +81,10 @@ def _known(values: Mapping[str, Any], name: str) -> int:
 
 @dataclass(frozen=True)
 class MemoryEstimate:
-    """Bytes of each part. ``activations`` are those of one forward pass, ``head`` those of one chunk of it."""
+    """Bytes of each part. ``activations`` are those of one forward pass, ``head`` those of one chunk of it.
+
+    ``merged``: with an adapter, the whole weights that are put together to be saved.
+    """
 
     weights: int
     gradients: int
@@ -83,6 +92,7 @@ class MemoryEstimate:
     activations: int
     head: int
     reference: int = 0
+    merged: int = 0
 
     @property
     def total(self) -> int:
@@ -100,7 +110,8 @@ def estimate_memory(
     """Memory of one process of an update with full forward passes (``micro_batch_tokens``).
 
     Weights in float32 (and their bfloat16 copies), gradients and two moments of what is trained; activations of every
-    layer, or with ``checkpointing`` the input of every layer and all of one. ``processes``: weights, gradients and
+    layer, or with ``checkpointing`` the input of every layer, and of one layer all it keeps and as much for its
+    gradients; the head is done by then, so the larger of the two counts. ``processes``: weights, gradients and
     optimiser are sharded over so many.
 
     Example, 1e9 parameters, full fine-tuning in fp32: weights 4 GB, gradients 4 GB, optimiser 8 GB.
@@ -111,13 +122,15 @@ def estimate_memory(
     tokens = config.micro_batch_tokens
     of_layer = tokens * _kept_of_layer(shape, number)
     inputs = tokens * shape.layers * shape.hidden_size * FLOAT
+    head = _head_bytes(config, shape)
     return MemoryEstimate(
         weights=shape.parameters * FLOAT // processes + shape.parameters * copies,
         gradients=trained * FLOAT // processes,
         optimizer=2 * trained * FLOAT // processes,
-        activations=inputs + of_layer if checkpointing else shape.layers * of_layer,
-        head=_head_bytes(config, shape),
+        activations=inputs + max(0, 2 * of_layer - head) if checkpointing else shape.layers * of_layer,
+        head=head,
         reference=shape.parameters * FLOAT if config.uses_reference else 0,
+        merged=0 if config.lora_rank is None else shape.parameters * FLOAT,
     )
 
 
@@ -134,16 +147,18 @@ def _head_bytes(config: UpdateConfig, shape: ModelShape) -> int:
 def _kept_of_layer(shape: ModelShape, number: int) -> int:
     """Bytes a token that one layer keeps for its backward pass: norms and residuals in float32, the rest in ``number``.
 
-    Two norms (input, normalised, scaled), queries, keys and values before and after rotation, the attended values, and
-    gate, activated gate, other half and product of the feed-forward block.
+    Two norms (input, normalised, scaled), queries, keys and values before and after rotation (queries and keys are
+    rotated in float32), the attended values, what is added of them, and gate, activated gate, other half and product
+    of the feed-forward block.
     """
     norms = 6 * shape.hidden_size * FLOAT
-    attention = (4 * shape.hidden_size + 4 * shape.key_value_size) * number
-    return norms + attention + 4 * shape.intermediate_size * number
+    attention = (3 * shape.query_size + shape.hidden_size + 4 * shape.key_value_size) * number
+    rotated = (shape.query_size + shape.key_value_size) * (FLOAT - number)
+    return norms + attention + rotated + 4 * shape.intermediate_size * number
 
 
 def _lora_parameters(rank: int, shape: ModelShape) -> int:
-    attention = 2 * (2 * shape.hidden_size) + 2 * (shape.hidden_size + shape.key_value_size)
+    attention = 2 * (shape.hidden_size + shape.query_size) + 2 * (shape.hidden_size + shape.key_value_size)
     return shape.layers * rank * (attention + 3 * (shape.hidden_size + shape.intermediate_size))
 
 

@@ -128,23 +128,43 @@ class Passes:
         self._add_mismatch(places, sums)
 
     def name_culprit(self, dialogues: Sequence[int], weights_T: Floats) -> str:
-        """A sentence naming the first sequence whose own loss or gradient is not finite; empty where none is found.
+        """A sentence naming the first token whose own loss or gradient is not finite, or the sequence where no single
+        token has that; empty where nothing is found.
 
         Goes through the sequences one by one (all processes together), so it is for a step that has already failed.
         Leaves no gradients.
         """
         weights, wanted = self._tensor(weights_T), set(dialogues)
         for index in range(len(self.data.sequences)):
-            if int(self.data.sequence_dialogue[index]) in wanted:
-                self.model.zero_grad(set_to_none=True)
-                sums = StepSums()
-                self._accumulate([index], weights, sums, first=False)
-                gradients = [own_rows(one.grad)[0] for one in self.model.parameters() if one.grad is not None]
-                broken = not np.isfinite(sums.loss) or not all(bool(torch.isfinite(one).all()) for one in gradients)
-                if max(largest([float(broken)], self._group)):
-                    self.model.zero_grad(set_to_none=True)
-                    return f" First of {self.data.name_sequence(index)}."
+            if int(self.data.sequence_dialogue[index]) in wanted and self._is_broken(index, weights):
+                return f" First of {self._name_token(index, weights)}."
         return ""
+
+    def _name_token(self, index: int, weights: torch.Tensor) -> str:
+        """The first token of a broken sequence that is broken by itself, found by halving."""
+        places = self.data.tokens_of(index)
+        first, last = places.start, places.stop
+        if self._is_broken(index, torch.zeros_like(weights)):  # whatever the weights: no token can be told apart
+            return self.data.name_sequence(index)
+        while last - first > 1:
+            middle = (first + last) // 2
+            if self._is_broken(index, _only(weights, first, middle)):
+                last = middle
+            elif self._is_broken(index, _only(weights, middle, last)):
+                first = middle
+            else:
+                return self.data.name_sequence(index)
+        return f"{self.data.name_token(first)} (advantage {self.data.advantage_T[first]:g})"
+
+    def _is_broken(self, index: int, weights: torch.Tensor) -> bool:
+        """Whether loss or gradient of one sequence is not finite, in any process. Leaves no gradients."""
+        self.model.zero_grad(set_to_none=True)
+        sums = StepSums()
+        self._accumulate([index], weights, sums, first=False)
+        gradients = [own_rows(one.grad)[0] for one in self.model.parameters() if one.grad is not None]
+        broken = not np.isfinite(sums.loss) or not all(bool(torch.isfinite(one).all()) for one in gradients)
+        self.model.zero_grad(set_to_none=True)
+        return bool(max(largest([float(broken)], self._group)))
 
     def _micro_batches(self, dialogues: Sequence[int]) -> Iterator[tuple[list[int], bool]]:
         """Sequences of each forward pass of this process, and whether they count.
@@ -215,3 +235,10 @@ class Passes:
 
     def _tensor(self, values_T: Floats) -> torch.Tensor:
         return torch.from_numpy(np.ascontiguousarray(values_T, dtype=np.float64)).to(self.device)
+
+
+def _only(weights: torch.Tensor, first: int, last: int) -> torch.Tensor:
+    """``weights`` of the tokens from ``first`` to before ``last``, 0 elsewhere."""
+    kept = torch.zeros_like(weights)
+    kept[first:last] = weights[first:last]
+    return kept

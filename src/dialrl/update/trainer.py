@@ -85,18 +85,21 @@ class Trainer:
         self._base = base
         self._restore(state)
         self._saved_at = learner.steps
+        self._source_is_rounded = bool(state.master)
         self._inputs: list[InputFile] = []
         self._metrics: list[FileMetrics] = []
 
     @classmethod
     def open(cls, policy: Path | str, config: UpdateConfig, total_steps: int | None = None) -> Self:
-        """A trainer for the policy in a directory, continuing the trainer state beside it unless ``fresh_optimizer``.
+        """A trainer for the policy in a directory, continuing the trainer state beside it.
+
+        ``fresh_optimizer``: of that state only the place in the run, which the policy's manifest says too.
 
         Raises InputError for a directory that is no policy, was changed since it was written, or lacks its state.
         """
         directory = model_directory(policy)
         digest = checked_digest(policy)
-        state = None if config.fresh_optimizer else _stored_state(Path(policy))
+        state = _fresh_state(Path(policy)) if config.fresh_optimizer else _stored_state(Path(policy))
         if total_steps is None and state is not None:
             total_steps = state.total_steps
         config.check_total_steps(total_steps)
@@ -179,6 +182,8 @@ class Trainer:
         return metrics
 
     def _warnings(self, data: TrainingData, rows: Sequence[Row]) -> Iterator[str]:
+        if self.learner.memory_note and self.config.gradient_checkpointing == "auto":
+            yield self.learner.memory_note
         if without := data.counts.get("dialogues_without_outcome"):
             yield f"{without} dialogues have no outcome and were left out."
         if clipped := data.counts.get("outcomes_clipped"):
@@ -243,7 +248,7 @@ class Trainer:
             directory.mkdir()
         wait_for_all(group)
         write_shards("moments", moments_of(self.learner.optimizer, model), directory, group)
-        if self.config.precision == "bf16" and self._base is None:
+        if self._is_rounded and self._base is None:
             write_shards("master", master_weights(model), directory, group)
         wait_for_all(group)
         if group.rank == 0:
@@ -260,7 +265,14 @@ class Trainer:
             raise InputError(f"'{policy}' is {found}; expected that of update {self.step}. Remove it and resume again.")
         self._saved_as(policy, manifest)
 
+    @property
+    def _is_rounded(self) -> bool:
+        """Whether the model as it would be saved now holds rounded weights: its files may be copies of rounded ones."""
+        copied = self.learner.steps == self._saved_at and self._source_is_rounded
+        return copied or self.config.precision == "bf16"
+
     def _saved_as(self, policy: Path, manifest: Manifest) -> None:
+        self._source_is_rounded = self._is_rounded
         self.source, self.digest, self._saved_at = policy / "model", manifest.digest, self.learner.steps
         self._inputs, self._metrics = [], []
 
@@ -339,7 +351,7 @@ def _load_trained(
     model = load_model(base or directory, settings)
     add_adapter(model, config)
     if base is not None:
-        load_adapter(model, policy)
+        load_adapter(model, policy, config)
     return model, base or directory
 
 
@@ -351,6 +363,14 @@ def _stored_state(policy: Path) -> TrainerState | None:
             " Continue from a policy that has one, or start the optimiser afresh with --fresh-optimizer."
         )
     return state
+
+
+def _fresh_state(policy: Path) -> TrainerState:
+    """A fresh optimiser in the same run: its step and total stay, which the schedule and ``max_lag`` count by."""
+    manifest = read_manifest(policy)
+    if manifest is None:
+        return TrainerState()
+    return TrainerState(manifest.step, manifest.optimizer_steps, manifest.total_steps)
 
 
 def _device(name: str) -> str:

@@ -10,11 +10,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from dialrl.errors import InputError, NumericalError
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
+
+_ROUNDING = 1e-3  # a sampler's log-probs may be this much above 0
 
 TURN_COLUMNS = (
     "group_id", "sample", "turn", "segment", "prompt_ids", "reply_ids", "reply_logprobs", "finish_reason", "status",
@@ -52,6 +55,8 @@ def read_turns(table: pa.Table) -> Iterator[Turn]:
     """The rows of ``table`` (columns of TURN_COLUMNS as far as it has them) as turns, in order."""
     groups, samples = _values(table, "group_id"), _values(table, "sample")
     turns, segments = _values(table, "turn"), _values(table, "segment")
+    for name in ("prompt_ids", "reply_ids"):
+        _refuse_unknown_ids(table, name)
     prompts, replies = _lists(table, "prompt_ids"), _lists(table, "reply_ids")
     logprobs, advantages = _lists(table, "reply_logprobs"), _values(table, "advantage")
     finish, status, steps = (_values(table, name) for name in ("finish_reason", "status", "policy_step"))
@@ -95,6 +100,19 @@ def _lists(table: pa.Table, name: str) -> list[npt.NDArray[np.generic] | None]:
     return rows
 
 
+def _refuse_unknown_ids(table: pa.Table, name: str) -> None:
+    """Raise InputError for a list of ids with a null in it: a model reads whole sequences or none."""
+    if name not in table.column_names or not pc.list_flatten(table[name]).null_count:
+        return
+    for row, ids in enumerate(table[name].to_pylist()):
+        if ids is not None and None in ids:
+            group, sample, turn = (table[key][row].as_py() for key in ("group_id", "sample", "turn"))
+            raise InputError(
+                f"dialogue '{group}/{sample}', turn {turn} has {name} with null at place {ids.index(None)}; expected"
+                " token ids, or null for the whole list where they are not known. The file's writer is at fault."
+            )
+
+
 def _ids(values: npt.NDArray[np.generic] | None) -> Ints | None:
     return None if values is None else np.asarray(values, dtype=np.int64)
 
@@ -136,4 +154,10 @@ def check_trained(turn: Turn) -> None:
         raise NumericalError(
             f"{turn.where}, token {token} has log-prob {turn.logprobs[token]} and is to be trained; expected a finite"
             " number. Roll out again, or set the turn's advantage to null."
+        )
+    if turn.logprobs is not None and (turn.logprobs > _ROUNDING).any():
+        token = int(np.flatnonzero(turn.logprobs > _ROUNDING)[0])
+        raise InputError(
+            f"{turn.where}, token {token} has log-prob {turn.logprobs[token]:g}, a probability above 1; expected"
+            " natural logarithms, at most 0. The file's writer is at fault (logits?); roll out again."
         )

@@ -12,7 +12,7 @@ def ppo_loss(tokens: PolicyTokens, clip: ClipSettings) -> PolicyLoss:
     """max(-rho A, -clip(rho, 1-low, 1+high) A); for A < 0 at most -c A.
 
     Example (low .2, high .28, c 10): rho 1.5, A 1 -> -1.28 (clipped, no gradient); rho 1.5, A -1 -> 1.5; rho .5, A -1
-    -> .8 (clipped); rho 12, A -1 -> 10 (dual clip). Groups of one never get here with A other than 0.
+    -> .8 (clipped); rho 12, A -1 -> 10 (dual clip).
     """
     ratio = log_ratio(tokens).exp()
     advantages = tokens.advantages_T
