@@ -227,8 +227,8 @@ def short_folder() -> Path:
             with suppress(OSError):
                 return Path(tempfile.mkdtemp(prefix="dialrl-", dir=parent))
     raise UsageError(
-        f"No temporary folder can hold a socket: '{tempfile.gettempdir()}' is longer than {_LONGEST_PARENT_BYTES} bytes or"
-        f" cannot be written, nor can {', '.join(_USUAL_TEMPORARY)}. Set TMPDIR to a short one."
+        f"No temporary folder can hold a socket: '{tempfile.gettempdir()}' is longer than {_LONGEST_PARENT_BYTES} bytes"
+        f" or cannot be written, nor can {', '.join(_USUAL_TEMPORARY)}. Set TMPDIR to a short one."
     )
 
 
