@@ -107,6 +107,11 @@ def test_regression_needs_lengths_that_stay_within_half_a_unit():
     assert replay((-20, 0), regressing(size=0.4)) == Stop(11, "regression")
 
 
+def test_the_spread_of_lengths_is_that_of_a_sample():
+    # at size .45: 22.65, 23.1, 23.1, 23.55, 24.0 -> .513 as a sample of five, .459 as a population
+    assert replay((-20, 0), regressing(size=0.45)) == Stop(None, None)
+
+
 # oscillation and limits ---------------------------------------------------------------------------------------------
 
 
@@ -115,6 +120,11 @@ def test_oscillation_moves_and_gets_nowhere():
     assert replay((-20, -20), swing) == Stop(11, "oscillation")
     assert replay((-20, -20), swing, StopRules()) == Stop(None, None)
     assert replay((-20, -20), [(0, 0)] * 12) == Stop(None, None)  # does not move at all
+
+
+def test_oscillation_needs_three_units_of_way_and_three_suffice():
+    assert replay((-20, -20), [(0.25, 0), (-0.25, 0)] * 6) == Stop(11, "oscillation")  # 12 x .25
+    assert replay((-20, -20), [(0.2, 0), (-0.2, 0)] * 6) == Stop(None, None)
 
 
 def test_oscillation_compares_the_ends_of_twelve_positions():
