@@ -16,6 +16,28 @@ def write(tmp_path, text):
     return tmp_path / "p.yaml"
 
 
+def test_an_empty_file_is_no_pipeline(tmp_path):
+    with pytest.raises(UsageError, match=r"p\.yaml' is empty\. .* extends: demo\.yaml"):
+        read_pipeline(write(tmp_path, "# nothing yet\n"))
+    assert read_pipeline(write(tmp_path, "extends: demo.yaml")).policy == "demo-policy"
+
+
+def test_null_takes_back_what_extends_brings(tmp_path):
+    (tmp_path / "base.yaml").write_text(
+        "rollout: {groups: 3, template_options: {chat_template: plain},"
+        " environment_options: {actor: {model: m, extra: {chat_template: plain}}}}\n"
+        "reward_model: {update: {mini_batch_dialogues: 8}}"
+    )
+    own = "extends: base.yaml\nrollout: {groups: null, template_options: null, environment_options: {actor: {extra: null}}}"
+    found = read_pipeline(write(tmp_path, own))
+    assert (found.rollout.groups, found.rollout.template_options) == (16, {})
+    assert found.rollout.environment_options == {"actor": {"model": "m"}}
+    without = read_pipeline(write(tmp_path, "extends: base.yaml\nreward_model: null"))
+    assert without.reward_model is None
+    all_at_once = "extends: base.yaml\nreward_model: {update: {mini_batch_dialogues: null}}"
+    assert read_pipeline(write(tmp_path, all_at_once)).reward_model.update.mini_batch_dialogues is None
+
+
 def test_an_evaluation_runs_as_the_training_does_unless_it_says_otherwise():
     found = pipeline(
         rollout={"max_turns": 3, "max_reply_tokens": 9, "samples": 16, "seed": 7},

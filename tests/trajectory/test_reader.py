@@ -233,6 +233,8 @@ def test_columns_that_are_needed_and_absent_are_named_with_their_stage(tmp_path)
     path = write(tmp_path / "t.parquet", turns(1))
     with pytest.raises(InputError, match="lacks the columns deficit, position, which the stage 'judge' writes"):
         TrajectoryFile.open(path, needs=["turn", "deficit", "position"])
+    with pytest.raises(InputError, match="lacks the column reward_given, which dialrl import writes"):
+        TrajectoryFile.open(path, needs=["reward_given"])
 
 
 def test_a_file_that_pyarrow_wrote_with_the_right_key_is_read(tmp_path):

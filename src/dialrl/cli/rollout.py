@@ -23,15 +23,19 @@ def register(app: typer.Typer, name: str, entry: Entry) -> None:
 
 
 def run(call: Call) -> StageSummary:
-    from dialrl.environment.registry import open_environment
-    from dialrl.rollout.policy import open_policy
-    from dialrl.rollout.stage import roll_out
+    from dialrl.rollout.check import check_engine_here, check_rollout
+    from dialrl.trajectory.parts import refuse_unfinished
     from dialrl.trajectory.writer import refuse_existing
 
-    # What cannot work is refused before a model loads.
+    # What cannot work is refused before torch is imported, or a model loads.
     if not call.resume:
         refuse_existing(call.target, overwrite=call.overwrite)
-    open_environment(call.config.environment, call.config.environment_options)
+        refuse_unfinished(call.target, overwrite=call.overwrite)
+    check_rollout(call.config)
+    check_engine_here(call.config)
+    from dialrl.rollout.policy import open_policy
+    from dialrl.rollout.stage import roll_out
+
     policy = open_policy(
         call.extras["policy"],
         engine=call.config.engine,

@@ -9,7 +9,6 @@ from pathlib import Path
 
 from dialrl.advantage.presets import preset
 from dialrl.engine import engine_factory
-from dialrl.engine.vllm_settings import vllm_settings
 from dialrl.environment.registry import open_environment
 from dialrl.errors import DialrlError, UsageError
 from dialrl.evaluate.config import DialogueConfig
@@ -20,6 +19,7 @@ from dialrl.judge.safety_judge import SafetyJudge
 from dialrl.model.find import find_policy
 from dialrl.model.loading import model_directory
 from dialrl.returns.channels import chosen_channels
+from dialrl.rollout.check import check_rollout
 from dialrl.rollout.config import RolloutConfig
 from dialrl.rollout.plan import no_scenarios
 from dialrl.train.config import PipelineConfig
@@ -69,13 +69,8 @@ def warnings_of(pipeline: PipelineConfig) -> tuple[str, ...]:
 
 def _rollout(pipeline: PipelineConfig) -> None:
     config = pipeline.rollout
-    engine_factory(config.engine)
-    if config.engine == "vllm":
-        vllm_settings(config.engine_options)
+    check_rollout(config)
     _trainable(config)
-    if config.grading == "live":
-        check_judge(config.judge, config.judge_options)
-    _scenarios(config)
 
 
 def _trainable(config: RolloutConfig) -> None:
@@ -146,7 +141,7 @@ def _gate(pipeline: PipelineConfig) -> None:
         require_judge(Path(pipeline.train.require_judge), graded_by.judge, graded_by.judge_options)
 
 
-def _scenarios(config: RolloutConfig | DialogueConfig) -> None:
+def _scenarios(config: DialogueConfig) -> None:
     """The section's own environment has scenarios in its split."""
     if not open_environment(config.environment, config.environment_options).scenarios(config.split):
         raise UsageError(no_scenarios(config.environment, config.split, config.environment_options))

@@ -10,11 +10,13 @@ from pathlib import Path
 from dialrl.errors import UsageError, missing_extra
 from dialrl.model.find import find_policy
 from dialrl.model.loading import model_directory
+from dialrl.rollout.check import check_engine_here
 from dialrl.train.config import PipelineConfig
 
 
 def check_machine(pipeline: PipelineConfig) -> None:
-    """Raise UsageError for a device that this machine lacks. torch is asked only where a GPU is named."""
+    """Raise UsageError for an engine or a device that this machine lacks. torch is asked only where a GPU is named."""
+    check_engine_here(pipeline.rollout)
     for key, device in _devices(pipeline.on_its_devices()):
         if device.startswith("cuda"):
             _check_gpu(key, device)

@@ -24,6 +24,16 @@ from dialrl.trajectory.schema import schema_for
 from dialrl.trajectory.writer import TrajectoryWriter, refuse_existing
 
 
+def refuse_unfinished(output: Path, *, overwrite: bool) -> None:
+    """Raise OutputExistsError where finished blocks of ``output`` wait for --resume."""
+    folder = _folder(output)
+    if (folder / "identity.json").exists() and not overwrite:
+        raise OutputExistsError(
+            f"An unfinished '{output}' exists (in '{folder}'). Continue it with --resume, or start over with"
+            " --overwrite."
+        )
+
+
 class Parts:
     """The blocks of one unfinished output.
 
@@ -43,11 +53,7 @@ class Parts:
             self._begin(identity, overwrite=True)
 
     def _begin(self, identity: Mapping[str, Any], *, overwrite: bool) -> None:
-        if self._identity_file.exists() and not overwrite:
-            raise OutputExistsError(
-                f"An unfinished '{self.output}' exists (in '{self.folder}'). Continue it with --resume, or start over"
-                " with --overwrite."
-            )
+        refuse_unfinished(self.output, overwrite=overwrite)
         shutil.rmtree(self.folder, ignore_errors=True)
         text = json.dumps(identity, sort_keys=True, ensure_ascii=False)
         with atomic_path(self._identity_file, part_of=self.output) as temporary:
