@@ -8,6 +8,7 @@ from dialrl.cli.doctor_view import show_diagnosis
 from dialrl.cli.progress_view import drawn
 from dialrl.cli.summary_view import format_value, show_summary
 from dialrl.cli.train_view import IterationTable, curve
+from dialrl.cli.trajectory_view import dialogue_lines
 from dialrl.doctor.check import Check, Diagnosis
 from dialrl.summary import StageSummary
 
@@ -15,7 +16,7 @@ from dialrl.summary import StageSummary
 @pytest.mark.parametrize(
     ("value", "shown"),
     [
-        (None, "-"), (True, "yes"), (False, "no"), (0, "0"), (1, "1"), (12_345, "12,345"), (0.123456, "0.1235"),
+        (None, "-"), (True, "yes"), (False, "no"), (0, "0"), (1, "1"), (12_345, "12,345"), (0.123456, "0.1235"), (-3.469e-17, "0"), (1e-12, "1e-12"),
         (1234567.0, "1.235e+06"), ([1, 0.5], "1, 0.5"), ((), "none"), ({}, "none"), ({"a_b": 1}, "a b 1"), ("x", "x"),
     ],
 )  # fmt: skip
@@ -75,6 +76,12 @@ def test_trained_tokens_are_marked_without_colour_too(capsys):
     found = Check("Template", "tokens", "ok", "read", details={"spans": spans})
     show_diagnosis(Diagnosis((found,)))
     assert "<|user|>[1] Hi[So?<|end|>]\u21b5" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("reply", "shown"), [(None, "(no reply)"), ("", "(an empty reply)"), ("Hm.", "Hm.")])
+def test_no_reply_and_an_empty_one_look_different(reply, shown):
+    lines = [line.plain for line in dialogue_lines([{"group_id": "g", "sample": 0, "turn": 0, "reply": reply}])]
+    assert f"turn 0 policy  {shown}" in lines
 
 
 def test_a_curve_has_its_points_between_the_lines_of_reference():

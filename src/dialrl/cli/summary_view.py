@@ -15,6 +15,8 @@ from dialrl.cli.plain_text import clean
 from dialrl.cli.stdout import stdout_console
 from dialrl.summary import StageSummary
 
+_ROUNDING = 1e-15  # what is left of a sum that is 0, not a figure
+
 
 def show_summary(summary: StageSummary) -> None:
     """Print ``summary``."""
@@ -91,7 +93,7 @@ def format_value(value: Any) -> str:
     if isinstance(value, int):
         return f"{value:,}"
     if isinstance(value, float):
-        return f"{value:.4g}"
+        return "0" if abs(value) < _ROUNDING else f"{value:.4g}"
     if isinstance(value, (list, tuple)):
         return ", ".join(format_value(item) for item in value) or "none"
     if isinstance(value, Mapping):

@@ -92,7 +92,9 @@ def _turn_lines(row: Row, *, tokens: bool, evidence: bool) -> Iterator[Text]:
     for message in row.get("messages") or ():
         yield _message_line(message)
     reply = Text(f"turn {row['turn']} policy  ", style="bold green")
-    reply.append(clean(row.get("reply") or "(no reply)"), style="underline" if is_trained(row) else "none")
+    said = row.get("reply")
+    shown = "(no reply)" if said is None else clean(said) or "(an empty reply)"
+    reply.append(shown, style="underline" if is_trained(row) else "none")
     yield reply
     yield Text("    " + "  ".join(turn_facts(row)), style="cyan")
     if evidence:

@@ -36,7 +36,7 @@ function turnView(set, dialogue, turn, options) {
   const stopped = dialogue.st !== undefined && turn.n > dialogue.st;
   const parts = (turn.m || []).map(([who, text]) => message(who, text));
   if (turn.h) parts.push(message("thinking", turn.h, "thinking"));
-  const reply = message(`policy ${turn.n}`, turn.r === undefined ? "(no reply)" : turn.r, "reply");
+  const reply = message(`policy ${turn.n}`, turn.r === undefined ? "(no reply)" : turn.r || "(an empty reply)", "reply");
   const value = turn[options.tint];
   if (value !== undefined) reply.lastChild.style.background = tint(value, options.scale);
   parts.push(reply, factsLine(set, turn), ...evidence(turn));
