@@ -28,8 +28,8 @@ def test_null_takes_back_what_extends_brings(tmp_path):
         " environment_options: {actor: {model: m, extra: {chat_template: plain}}}}\n"
         "reward_model: {update: {mini_batch_dialogues: 8}}"
     )
-    own = "extends: base.yaml\nrollout: {groups: null, template_options: null, environment_options: {actor: {extra: null}}}"
-    found = read_pipeline(write(tmp_path, own))
+    taken = "groups: null, template_options: null, environment_options: {actor: {extra: null}}"
+    found = read_pipeline(write(tmp_path, f"extends: base.yaml\nrollout: {{{taken}}}"))
     assert (found.rollout.groups, found.rollout.template_options) == (16, {})
     assert found.rollout.environment_options == {"actor": {"model": "m"}}
     without = read_pipeline(write(tmp_path, "extends: base.yaml\nreward_model: null"))

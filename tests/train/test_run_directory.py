@@ -1,12 +1,13 @@
 """A run directory: made, refused, continued, pruned; nothing else is ever removed."""
 
 import json
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
 from tests.trajectory_files import turns, write
 
-from dialrl.errors import InputError, OutputExistsError, UsageError
+from dialrl.errors import InputError, OutputExistsError, UsageError, WriteError
 from dialrl.train.config import PipelineConfig, TrainConfig
 from dialrl.train.damage import check_damage
 from dialrl.train.retention import keep_best, prune
@@ -48,6 +49,11 @@ def test_a_file_is_no_run_directory(tmp_path):
     (tmp_path / "thesis.txt").write_text("x")
     with pytest.raises(OutputExistsError, match="is a file; a run is a directory"):
         prepared(tmp_path / "thesis.txt")
+
+
+def test_a_place_that_takes_no_files_is_told_by_the_name_that_was_given():
+    with pytest.raises(WriteError, match="'/proc/run'"), RunDirectory(Path("/proc/run")).in_use():
+        pass
 
 
 def failing_start(run, *, made=()):

@@ -12,7 +12,7 @@ The Makefile chain uses the same layout. Not here: the loop.
 import json
 import shutil
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ from dialrl.config import differing_keys, read_yaml, validated
 from dialrl.errors import OutputExistsError, UsageError
 from dialrl.json_file import read_object
 from dialrl.train.config import PipelineConfig
-from dialrl.trajectory.atomic import exclusive, temporary_sibling, write_text
+from dialrl.trajectory.atomic import exclusive, temporary_sibling, write_text, writing
 
 
 @dataclass(frozen=True)
@@ -133,9 +133,17 @@ class RunDirectory:
         for path in sorted(folders, key=lambda folder: int(folder.name)):
             yield IterationFolder(path, int(path.name))
 
-    def in_use(self) -> AbstractContextManager[None]:
-        """Keeps other processes out of this run; the lock lies beside the directory, which may be replaced."""
-        return exclusive(self.path.with_name(f".{self.path.name}.lock"), f"The run directory '{self.path}'")
+    @contextmanager
+    def in_use(self) -> Iterator[None]:
+        """Keeps other processes out of this run; the lock lies beside the directory, which may be replaced.
+
+        Raises UsageError when another process has it, WriteError where nothing can be written.
+        """
+        lock = self.path.with_name(f".{self.path.name}.lock")
+        with ExitStack() as held:
+            with writing(self.path):
+                held.enter_context(exclusive(lock, f"The run directory '{self.path}'"))
+            yield
 
     def check(self, pipeline: PipelineConfig, *, overwrite: bool, resume: bool) -> None:
         """Refuse a used folder, or one of another configuration; nothing is changed yet."""
