@@ -16,6 +16,7 @@ from dialrl.trajectory.lineage import (
     write_run_file,
 )
 from dialrl.trajectory.reader import file_digest
+from dialrl.trajectory.schema import SCHEMA_VERSION
 
 RECORD = StageRecord(
     "returns",
@@ -93,3 +94,14 @@ def test_times_and_machine_stand_beside_the_file(tmp_path):
     assert beside["attempts"] == 2
     assert {"finished", "python", "machine", "system"} < set(beside)
     assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    "lineage",
+    [3, ["rollout"], [{"options": {}}], [{"stage": "r", "details": [1]}], [{"stage": "r", "counts": 2}],
+     [{"stage": "r", "inputs": [1]}], [{"stage": "r", "new": 1}]],
+)  # fmt: skip
+def test_a_lineage_that_somebody_changed_is_refused_by_file(lineage):
+    raw = json.dumps({"schema_version": SCHEMA_VERSION, "lineage": lineage}).encode()
+    with pytest.raises(InputError, match=r"^'a': its lineage cannot be read \(.*\)\. Write the file again"):
+        Lineage.from_metadata({METADATA_KEY: raw}, where="'a'")

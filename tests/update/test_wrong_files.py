@@ -47,6 +47,8 @@ def changed(made: Path, tmp_path: Path, file: str, content: str | Mapping[str, A
     [
         ("full/model/config.json", "{", r"model/config.json' is not valid JSON"),
         ("full/model/config.json", "[]", r"model/config.json' holds a list; expected an object"),
+        ("full/model/config.json", {"hidden_size": "abc"}, r"(?s)model' cannot be loaded .*expected int, got str"),
+        ("full/model/config.json", {"hidden_size": 32}, r"model' cannot be loaded as a causal language model"),
         ("full/manifest.json", "{", r"manifest.json' is not valid JSON"),
         ("full/manifest.json", {"new": 1}, r"manifest.json': 'new' is not known\. The policy directory is not whole"),
         ("full/manifest.json", {"digest": None}, r"manifest.json': 'digest' is missing"),
@@ -66,6 +68,9 @@ def test_a_changed_file_is_named_with_what_is_wrong_in_it(
     file: str, content: str | Mapping[str, Any], sentence: str, made: Path, tmp_path: Path
 ) -> None:
     policy = changed(made, tmp_path, file, content)
+    if "hidden_size" in content:  # the digest tells first, where a manifest has one
+        (policy / "manifest.json").unlink()
+        policy = policy / "model"
     config = CONFIG.updated(lora_rank=2) if policy.name == "lora" else CONFIG
     with pytest.raises(InputError, match=sentence):
         update_policy(made / "a.parquet", policy, tmp_path / "out", config)

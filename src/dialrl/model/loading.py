@@ -62,11 +62,17 @@ def load_model(policy: str | Path, settings: LoadingSettings) -> Any:
             trust_remote_code=settings.trust_remote_code,
             **options,
         )
-    except (OSError, ValueError, KeyError, _import("safetensors").SafetensorError) as error:
+    except _of_loading() as error:
         raise InputError(f"'{directory}' cannot be loaded as a causal language model: {error}") from error
     model = model.to(device).eval()
     fit_threads(model)
     return model
+
+
+def _of_loading() -> tuple[type[Exception], ...]:
+    """What transformers raises for a configuration or weights that are not those of a model it knows."""
+    own = _import("safetensors").SafetensorError, _import("huggingface_hub").errors.StrictDataclassError
+    return (OSError, ValueError, KeyError, TypeError, AttributeError, RuntimeError, *own)
 
 
 def load_tokenizer(policy: str | Path, *, trust_remote_code: bool = False) -> Any:

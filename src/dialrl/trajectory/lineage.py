@@ -123,7 +123,7 @@ class Lineage:
         try:
             records = tuple(_record(entry) for entry in content["lineage"])
             parent = None if content.get("parent") is None else Parent(**content["parent"])
-        except (KeyError, TypeError) as error:
+        except (KeyError, TypeError, AttributeError, ValueError) as error:
             raise InputError(f"{where}: its lineage cannot be read ({error!r}). Write the file again.") from None
         return cls(records, parent)
 
@@ -147,6 +147,9 @@ def _content(raw: bytes, where: str) -> dict[str, Any]:
 
 
 def _record(entry: Mapping[str, Any]) -> StageRecord:
+    for name in ("options", "counts", "details", "versions"):
+        if not isinstance(entry.get(name, {}), Mapping):
+            raise TypeError(f"{name} holds {entry[name]!r:.40}, not an object")
     inputs = tuple(InputFile(**one) for one in entry.get("inputs", ()))
     return StageRecord(**{**entry, "inputs": inputs, "warnings": tuple(entry.get("warnings", ()))})
 
