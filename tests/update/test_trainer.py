@@ -132,10 +132,10 @@ def test_a_replayed_update_adopts_the_policy_it_wrote_before(policy: Path, files
     assert read_manifest(tmp_path / "p2") == read_manifest(tmp_path / "expected")
 
 
-def test_a_fresh_optimizer_starts_the_run_again(policy: Path, files: list[Path], tmp_path: Path) -> None:
+def test_a_fresh_optimizer_has_no_moments_and_stays_in_its_run(policy: Path, files: list[Path], tmp_path: Path) -> None:
     run(policy, files[:1], tmp_path / "p1", UpdateConfig(**BASE))
     trainer = Trainer.open(tmp_path / "p1", UpdateConfig(**BASE, fresh_optimizer=True), 4)
-    assert (trainer.step, trainer.learner.steps) == (0, 0)
+    assert (trainer.step, trainer.learner.steps) == (1, 1)
     assert not trainer.learner.optimizer.state
 
 
@@ -283,7 +283,7 @@ def test_a_model_that_gives_nan_names_the_token_and_keeps_the_good_policy(
     assert Trainer.open(policy, UpdateConfig(**BASE)).digest == policy_digest(policy)
 
 
-def test_a_gradient_that_is_not_finite_names_its_dialogue_and_turns(policy: Path, tmp_path: Path) -> None:
+def test_a_gradient_that_is_not_finite_names_its_dialogue_turn_and_token(policy: Path, tmp_path: Path) -> None:
     rows = [
         turn_row(group, 0, turn, [1, 2], [3, 4], advantage=1e150 if (group, turn) == ("g1", 1) else 1.0)
         for group in ("g0", "g1", "g2")
@@ -291,7 +291,9 @@ def test_a_gradient_that_is_not_finite_names_its_dialogue_and_turns(policy: Path
     ]
     trainer = Trainer.open(policy, UpdateConfig(**BASE))
     before = {name: p.detach().clone() for name, p in trainer.learner.model.named_parameters()}
-    with pytest.raises(NumericalError, match=r"First of dialogue 'g1/0', turns 0 to 1\. The step was not made"):
+    with pytest.raises(
+        NumericalError, match=r"First of dialogue 'g1/0', turn 1, token 0 \(advantage .*\)\. The step was not made"
+    ):
         trainer.step_file(write_advantages(tmp_path / "a.parquet", rows))
     assert all(torch.equal(p, before[name]) for name, p in trainer.learner.model.named_parameters())
 
