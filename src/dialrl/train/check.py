@@ -63,7 +63,7 @@ def warnings_of(pipeline: PipelineConfig) -> tuple[str, ...]:
         return ()
     alone = preset(config.estimator).group_of_one
     return (
-        f"rollout.samples is 1: every group is one dialogue, for which the preset {config.estimator} gives {alone}",
+        f"rollout.samples is 1: every group is one dialogue; of such a group the preset {config.estimator} says: {alone}",
     )
 
 
