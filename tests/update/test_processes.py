@@ -11,6 +11,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -93,6 +94,25 @@ def test_an_interrupted_save_leaves_nothing_of_what_the_processes_prepared(
     with pytest.raises(KeyboardInterrupt):
         interrupted.save(tmp_path / "p1")
     assert ended == [True]  # the processes first, or they would go on writing
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_interruption_while_the_processes_end_leaves_no_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waits = iter([KeyboardInterrupt(), None])
+
+    def wait(*_: object) -> None:
+        if (error := next(waits)) is not None:
+            raise error
+
+    ending = TrainerProcesses.__new__(TrainerProcesses)
+    (tmp_path / "folder").mkdir()
+    nothing = SimpleNamespace(wait=wait, kill=lambda: None, close=lambda: None)
+    ending._folder, ending._torchrun, ending._listener = tmp_path / "folder", nothing, nothing  # type: ignore[assignment]
+    monkeypatch.setattr(ending, "cancel", lambda: None)
+    with pytest.raises(KeyboardInterrupt):
+        ending.close()
     assert list(tmp_path.iterdir()) == []
 
 

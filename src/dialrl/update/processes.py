@@ -147,12 +147,13 @@ class TrainerProcesses:
         """End the processes and wait until they are gone."""
         self.cancel()
         try:
-            self._torchrun.wait(_SECONDS_TO_END)
-        except subprocess.TimeoutExpired:
+            with suppress(subprocess.TimeoutExpired):
+                self._torchrun.wait(_SECONDS_TO_END)
+        finally:  # also when it is the waiting that is interrupted; the others end with the channel
             self._torchrun.kill()
             self._torchrun.wait()
-        self._listener.close()
-        shutil.rmtree(self._folder, ignore_errors=True)
+            self._listener.close()
+            shutil.rmtree(self._folder, ignore_errors=True)
 
     def __enter__(self) -> "TrainerProcesses":
         return self
