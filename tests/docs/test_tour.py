@@ -25,7 +25,7 @@ def steps() -> list[tuple[list[list[str]], str]]:
 
 
 def run(words: list[str], folder: Path) -> str:
-    wide = {**os.environ, "COLUMNS": "160", "NO_COLOR": "1"}
+    wide = {name: value for name, value in os.environ.items() if name != "COLUMNS"} | {"NO_COLOR": "1"}
     done = subprocess.run(
         [sys.executable, "-m", "dialrl", *words], cwd=folder, env=wide, capture_output=True, text=True, check=False
     )
