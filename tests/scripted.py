@@ -32,6 +32,7 @@ def register(monkeypatch: pytest.MonkeyPatch, *, environment: Any = None, judge:
         return [SimpleNamespace(name="scripted", value="fakes", dist=None, load=lambda: made[group])]
 
     monkeypatch.setattr(plugins, "entry_points", entry_points)
+    monkeypatch.setattr(plugins, "_loaded", {})
 
 
 def names(count: int) -> list[str]:

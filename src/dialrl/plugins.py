@@ -116,7 +116,9 @@ def _check_options(what: str, factory: Any, options: Mapping[str, Any]) -> None:
     for key in options:
         if key not in known:
             takes = f"It takes: {', '.join(known)}." if known else "It takes none."
-            raise UsageError(f"{what} was given the option '{key}'.{nearest(key, known)} {takes}")
+            raise UsageError(
+                f"{what} was given the options {dict(options)}: it does not take '{key}'.{nearest(key, known)} {takes}"
+            )
     lacking = [p.name for p in by_name if p.default is p.empty and p.name not in options]
     if lacking:
         raise UsageError(f"{what} was given the options {dict(options)}; it needs {', '.join(lacking)} too.")

@@ -36,7 +36,7 @@ def test_a_split_without_scenarios_is_refused_before_torch_is_imported():
         ({"engine": "hff"}, "no engine 'hff'"),
         ({"engine": "vllm", "engine_options": {"modee": "server"}}, "unknown key 'modee'"),
         ({"grading": "live", "judge": "demoo"}, "'demoo' is none of the judges"),
-        ({"environment_options": {"colour": 1}}, "was given the option 'colour'"),
+        ({"environment_options": {"colour": 1}}, "it does not take 'colour'"),
     ],
 )
 def test_names_and_options_are_looked_at(options, sentence):

@@ -29,7 +29,7 @@ from dialrl.train.run_directory import RunDirectory
         ({"rollout": {"split": "validation"}}, "section 'rollout'"),
         ({"rollout": {"engine": "hff"}}, "section 'rollout'"),
         ({"judge": {"judge": "demoo"}}, "section 'judge': 'demoo' is none of the judges. Did you mean 'demo'"),
-        ({"judge": {"judge_options": {"noize": 1}}}, "was given the option 'noize'. Did you mean 'noise'"),
+        ({"judge": {"judge_options": {"noize": 1}}}, "it does not take 'noize'. Did you mean 'noise'"),
         (
             {"judge": {"judge": "rubric", "judge_options": {"model": "m", "longest_note_characterz": 20}}},
             "section 'judge': .*Did you mean 'longest_note_characters'",

@@ -62,9 +62,7 @@ def warnings_of(pipeline: PipelineConfig) -> tuple[str, ...]:
     if pipeline.rollout.samples > 1 or config.terms:
         return ()
     alone = preset(config.estimator).group_of_one
-    return (
-        f"rollout.samples is 1: every group is one dialogue; of such a group the preset {config.estimator} says: {alone}",
-    )
+    return (f"rollout.samples is 1: every group is one dialogue; the preset {config.estimator} says of such: {alone}",)
 
 
 def _rollout(pipeline: PipelineConfig) -> None:
