@@ -8,7 +8,7 @@ from tests.model_server import ModelServer
 from dialrl.evaluate.respondent import open_respondent_policy
 from dialrl.rollout.stage import Policy
 
-QUICK_ENDPOINT = {"timeout_seconds": 2.0, "backoff_seconds": 0.01, "attempts": 2}
+QUICK_ENDPOINT = {"timeout_seconds": 30.0, "backoff_seconds": 0.01, "attempts": 2}
 
 
 def settings(server: ModelServer, **options: Any) -> dict[str, Any]:

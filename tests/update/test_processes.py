@@ -155,7 +155,8 @@ def test_what_is_no_policy_is_refused_before_any_process_starts(folder: Path) ->
 
 
 def test_torchrun_and_the_options_must_agree(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("WORLD_SIZE", "3")
+    for name, value in {"WORLD_SIZE": "3", "RANK": "0", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1"}.items():
+        monkeypatch.setenv(name, value)
     with pytest.raises(UsageError, match="torchrun started 3 processes, processes is 2"):
         open_trainer(folder / "p0", UpdateConfig(**BASE, processes=2))
 
