@@ -62,6 +62,14 @@ def test_what_cannot_be_shown_is_refused(tmp_path, run_directory):
 # figures ------------------------------------------------------------------------------------------------------------
 
 
+def test_levels_of_an_indicator_stand_from_the_lowest_up_and_zero_is_left_out(tmp_path):
+    given = [{"indicator": "C.Neg", "level": level} for level in (-1, 0, -2, -1)]
+    kept = file_figures(opened(tmp_path, [row("g", 0, grades=[*given, {"indicator": "A.Prog", "level": 2}])])).levels
+    assert [(one["indicator"], one["level"], one["count"]) for one in kept] == [
+        ("A.Prog", 2, 1), ("C.Neg", -2, 1), ("C.Neg", -1, 2),
+    ]  # fmt: skip
+
+
 def test_the_curve_has_the_starting_policy_intervals_and_reference_lines(run_directory):
     run = Run("tiny", run_directory)
     curve = held_out_curve(run, "share")

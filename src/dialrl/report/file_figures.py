@@ -121,7 +121,7 @@ def file_figures(given: DialogueSet) -> FileFigures:
         judge=[{"set": name, "status": status, "count": count} for status, count in counted["judge"].most_common()],
         levels=[
             {"set": name, "indicator": indicator, "level": level, "count": count}
-            for (indicator, level), count in sorted(counted["levels"].items(), key=str)
+            for (indicator, level), count in sorted(counted["levels"].items(), key=_by_level)
             if level
         ],
         usage=[{"set": name, "role": role, "kind": k, "tokens": n} for (role, k), n in counted["usage"].items() if n],
@@ -212,3 +212,9 @@ def _quantiles(name: str, preset: str, turn: npt.NDArray[np.int64], value: Float
             low, middle, high = (float(q) for q in np.percentile(at, [10, 50, 90]))
             rows.append({"set": name, "term": preset, "turn": index + 1, "low": low, "middle": middle, "high": high})
     return rows
+
+
+def _by_level(entry: tuple[tuple[str, int | None], int]) -> tuple[str, int]:
+    """Lower levels of an indicator first: as text, -2 would follow -1."""
+    (indicator, level), _ = entry
+    return indicator, level or 0
