@@ -40,6 +40,17 @@ def publish(temporary: Path, path: Path) -> None:
     sync(path.parent)
 
 
+def publish_folder(temporary: Path, output: Path) -> None:
+    """Make the flushed folder ``temporary`` the folder ``output``; one that is there is moved aside, then removed."""
+    replaced = output.with_name(f".{output.name}.replaced.tmp")
+    shutil.rmtree(replaced, ignore_errors=True)
+    if output.exists():
+        output.rename(replaced)
+    temporary.rename(output)
+    sync(output.parent)
+    shutil.rmtree(replaced, ignore_errors=True)
+
+
 @contextmanager
 def atomic_path(path: Path, *, part_of: Path | None = None) -> Iterator[Path]:
     """A temporary path to write to; published on success, removed on any failure.

@@ -18,7 +18,7 @@ from dialrl.json_file import Checked, as_record, read_object
 from dialrl.model.digest import policy_digest
 from dialrl.model.loading import model_directory
 from dialrl.model.stored_tensors import system_errors
-from dialrl.trajectory.atomic import folder_prepared_alone, refuse_place, sync, writing
+from dialrl.trajectory.atomic import folder_prepared_alone, publish_folder, refuse_place, sync, writing
 from dialrl.trajectory.lineage import InputFile
 
 FORMAT_VERSION = 1
@@ -117,13 +117,7 @@ def _publish(temporary: Path, output: Path) -> None:
             shutil.copymode(temporary / MANIFEST, path)
         sync(path)
     sync(temporary)
-    replaced = output.with_name(f".{output.name}.replaced.tmp")
-    shutil.rmtree(replaced, ignore_errors=True)
-    if output.exists():
-        output.rename(replaced)
-    temporary.rename(output)
-    sync(output.parent)
-    shutil.rmtree(replaced, ignore_errors=True)
+    publish_folder(temporary, output)
 
 
 def save_model(

@@ -1,12 +1,11 @@
 """The folder of a base policy: it appears when complete, and only an earlier base policy is ever replaced."""
 
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from dialrl.errors import OutputExistsError
-from dialrl.trajectory.atomic import folder_prepared_alone, refuse_place, sync, writing
+from dialrl.trajectory.atomic import folder_prepared_alone, publish_folder, refuse_place, sync, writing
 
 REPORT_FILE = "report.json"
 _PARTS = (REPORT_FILE, "config.json", "model.safetensors", "tokenizer.json")
@@ -37,10 +36,4 @@ def base_policy_directory(output: Path, *, overwrite: bool) -> Iterator[Path]:
         for path in temporary.iterdir():
             sync(path)
         refuse_base_policy(output, overwrite=overwrite)
-        replaced = output.with_name(f".{output.name}.replaced.tmp")
-        shutil.rmtree(replaced, ignore_errors=True)
-        if output.exists():
-            output.rename(replaced)
-        temporary.rename(output)
-        sync(output.parent)
-        shutil.rmtree(replaced, ignore_errors=True)
+        publish_folder(temporary, output)
