@@ -6,10 +6,10 @@ from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import Any
 
 from dialrl.engine.base import Engine, SamplingSettings
-from dialrl.errors import HaltError, UsageError
+from dialrl.errors import HaltError, InputError, UsageError
 from dialrl.rollout.dialogue import DialogueRun, Row, Setting, failed_rows
 from dialrl.rollout.plan import DialoguePlan
-from dialrl.rollout.sampler import Sampler, sampler_for
+from dialrl.rollout.sampler import sampler_for
 from dialrl.trajectory.rows import rows_to_table
 
 
@@ -33,29 +33,40 @@ async def run_block(
         if not pending:
             break
         sampler = sampler_for(engine, sampling, len(pending))
-        outcomes = await asyncio.gather(*(_guarded(plan, setting, sampler, attempt, gate) for plan in pending))
-        results.update({plan.order: rows for plan, (rows, _) in zip(pending, outcomes, strict=True)})
-        pending = [plan for plan, (_, failed) in zip(pending, outcomes, strict=True) if failed]
+        runs = [DialogueRun(plan, setting, sampler, attempt) for plan in pending]
+        broken = _with_unstorable(runs, await asyncio.gather(*(_broken_by(run, gate) for run in runs)))
+        for run, error in zip(runs, broken, strict=True):
+            results[run.plan.order] = run.rows if error is None else failed_rows(run, error)
+        pending = [run.plan for run, error in zip(runs, broken, strict=True) if error is not None]
     return [results[plan.order] for plan in plans]
 
 
-async def _guarded(
-    plan: DialoguePlan,
-    setting: Setting,
-    sampler: Sampler,
-    attempt: int,
-    gate: AbstractAsyncContextManager[Any] | None,
-) -> tuple[list[Row], bool]:
-    run = DialogueRun(plan, setting, sampler, attempt)
+async def _broken_by(run: DialogueRun, gate: AbstractAsyncContextManager[Any] | None) -> Exception | None:
+    """Run a dialogue to its end; what broke it, if anything did."""
     try:
         async with gate or nullcontext():
-            rows = await run.run()
-        rows_to_table(rows)  # what no file can hold, such as a lone surrogate, breaks this dialogue and no other
+            await run.run()
     except (HaltError, UsageError):  # settings that cannot be used are no dialogue's fault either
         raise
     except Exception as error:  # noqa: BLE001 - a broken dialogue is data, whatever its environment raised
-        return failed_rows(run, error), True
+        return error
     else:
-        return rows, False
+        return None
     finally:
-        sampler.leave()
+        run.sampler.leave()
+
+
+def _with_unstorable(runs: Sequence[DialogueRun], broken: Sequence[Exception | None]) -> list[Exception | None]:
+    """``broken``, and what no file can hold, such as a lone surrogate: it breaks its own dialogue and no other."""
+    finished = [row for run, error in zip(runs, broken, strict=True) if error is None for row in run.rows]
+    if _unstorable(finished) is None:  # one look at all of them: the usual case
+        return list(broken)
+    return [error or _unstorable(run.rows) for run, error in zip(runs, broken, strict=True)]
+
+
+def _unstorable(rows: Sequence[Row]) -> InputError | None:
+    try:
+        rows_to_table(rows)
+    except InputError as error:
+        return error
+    return None

@@ -10,7 +10,8 @@ judgement is missing (increment None or NaN) has dE 0 and carries the position f
 """
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import cached_property
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -147,14 +148,20 @@ def _fired(
     Windows look back over rows; a rule whose window is longer than the dialogue so far does not hold.
     """
     known_KA = np.nan_to_num(increment_KA, nan=0.0)
-    step_K = energy_step(known_KA, deficit_KA)
-    negative_K = step_K < -ROUNDING * norm(known_KA)
     late_K = number_K >= rules.min_turns
-    holds: list[Flags] = [
-        rules.success & late_K & need_met(position_KA, deficit_KA, rules.alpha),
-        rules.collapse & late_K & _collapse(negative_K, number_K),
-        rules.regression & late_K & _regression(norm(position_KA), step_K, negative_K, number_K),
-        rules.oscillation & late_K & _oscillation(position_KA, known_KA, number_K),
+    longest = int(number_K.max(initial=0))
+    never_K = np.zeros(len(number_K), dtype=bool)
+
+    def held(asked: bool, turns: int, rule: Callable[[], Flags]) -> Flags:
+        """A rule over the last ``turns``; not computed where no row is late enough (most rows of a short dialogue)."""
+        return late_K & rule() if asked and longest >= max(turns, rules.min_turns) else never_K
+
+    steps = _Steps(known_KA, deficit_KA)
+    holds = [
+        held(rules.success, 1, lambda: need_met(position_KA, deficit_KA, rules.alpha)),
+        held(rules.collapse, COLLAPSE_TURNS, lambda: _collapse(steps, number_K)),
+        held(rules.regression, REGRESSION_TURNS, lambda: _regression(norm(position_KA), steps, number_K)),
+        held(rules.oscillation, OSCILLATION_TURNS, lambda: _oscillation(position_KA, known_KA, number_K)),
         number_K >= (rules.max_turns or np.inf),
     ]
     return np.select(holds, range(1, len(REASONS)), default=0).astype(np.int64)
@@ -164,20 +171,35 @@ def _threshold(need: FloatArray, alpha: float) -> FloatArray:
     return np.asarray((alpha + ROUNDING) * need)
 
 
-def _collapse(negative_K: Flags, number_K: Ints) -> Flags:
-    all_negative_K = _window_sum(negative_K, COLLAPSE_TURNS) == COLLAPSE_TURNS
+class _Steps:
+    """dE of every row (N,), and whether it is below 0 by more than rounding; computed when a rule asks."""
+
+    def __init__(self, known_KA: FloatArray, deficit_KA: FloatArray) -> None:
+        self._known_KA, self._deficit_KA = known_KA, deficit_KA
+
+    @cached_property
+    def energy_K(self) -> FloatArray:
+        return energy_step(self._known_KA, self._deficit_KA)
+
+    @cached_property
+    def negative_K(self) -> Flags:
+        return np.asarray(self.energy_K < -ROUNDING * norm(self._known_KA))
+
+
+def _collapse(steps: _Steps, number_K: Ints) -> Flags:
+    all_negative_K = _window_sum(steps.negative_K, COLLAPSE_TURNS) == COLLAPSE_TURNS
     return np.asarray((number_K >= COLLAPSE_TURNS) & all_negative_K)
 
 
-def _regression(length_K: FloatArray, step_K: FloatArray, negative_K: Flags, number_K: Ints) -> Flags:
+def _regression(length_K: FloatArray, steps: _Steps, number_K: Ints) -> Flags:
     size = REGRESSION_SPREAD_TURNS
     mean_K = _window_sum(length_K, size) / size
     squares_K = np.zeros_like(length_K)
     for lag in range(size):
         squares_K += (_lagged(length_K, lag) - mean_K) ** 2
     still_K = np.sqrt(squares_K / (size - 1)) < REGRESSION_SPREAD
-    mostly_negative_K = _window_sum(negative_K, REGRESSION_TURNS) > REGRESSION_SHARE * REGRESSION_TURNS
-    losing_K = _window_sum(step_K, REGRESSION_TURNS) < REGRESSION_ENERGY
+    mostly_negative_K = _window_sum(steps.negative_K, REGRESSION_TURNS) > REGRESSION_SHARE * REGRESSION_TURNS
+    losing_K = _window_sum(steps.energy_K, REGRESSION_TURNS) < REGRESSION_ENERGY
     return np.asarray((number_K >= REGRESSION_TURNS) & still_K & mostly_negative_K & losing_K)
 
 

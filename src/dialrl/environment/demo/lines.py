@@ -7,6 +7,7 @@ Not here: when a symbol is spoken (see ``rules``).
 
 import re
 from enum import IntEnum
+from functools import lru_cache
 
 from dialrl.environment.demo.words import SLOT_WORDS
 
@@ -102,6 +103,7 @@ _OPENINGS = {
 }
 
 
+@lru_cache(maxsize=8192)
 def symbol_of(line: str) -> Symbol:
     """What a user line means; a line that this world does not speak reads as COOL."""
     skeleton = _skeleton(line[:200])
