@@ -31,7 +31,7 @@ class NoiseConfig(StudyConfig):
         " lenient: a harmful mark is overlooked; halo: a reply that helps with nothing is credited with a step.",
     )  # fmt: skip
     tuning_seeds: int = semantic(3, ge=1, help="Seeds on which the step size is chosen, with an exact judge.")
-    seeds: int = semantic(8, ge=1, help="Fresh seeds a judge at the chosen step size.")
+    seeds: int = semantic(20, ge=1, help="Fresh seeds a judge at the chosen step size.")
     iterations: int = semantic(40, ge=1, help="Policy-gradient steps a run.")
 
 
