@@ -27,6 +27,7 @@ class RowCache(Cache):  # type: ignore[misc]  # transformers is untyped here
         self._buffers: list[list[torch.Tensor]] = []
         self._first_row = 0
         self._width = 0
+        self._used_columns = 0
         self._columns_RT: torch.Tensor = torch.empty(0, dtype=torch.long)
         self._rows_R1: torch.Tensor = torch.empty(0, dtype=torch.long)
 
@@ -43,6 +44,7 @@ class RowCache(Cache):  # type: ignore[misc]  # transformers is untyped here
     def place(self, first_row: int, columns_RT: torch.Tensor, width: int) -> None:
         """The next tokens (R, T) go to ``columns_RT`` of rows from ``first_row``, and see columns below ``width``."""
         self._first_row, self._columns_RT, self._width = first_row, columns_RT, width
+        self._used_columns = max(self._used_columns, width)
         rows = torch.arange(first_row, first_row + len(columns_RT), device=columns_RT.device)
         self._rows_R1 = rows.unsqueeze(-1)
 
@@ -53,7 +55,8 @@ class RowCache(Cache):  # type: ignore[misc]  # transformers is untyped here
         targets, sources = torch.tensor(moves, device=self._buffers[0][0].device).T
         for pair in self._buffers:
             for buffer in pair:
-                buffer[targets] = buffer[sources]
+                used = buffer[:, :, : self._used_columns]
+                used[targets] = used[sources]
 
     def update(
         self, key_states: torch.Tensor, value_states: torch.Tensor, layer_idx: int, *_: Any, **__: Any

@@ -105,12 +105,18 @@ def _head_chunk(
     logprobs = log_softmax_TV.gather(-1, targets.unsqueeze(-1)).squeeze(-1)
     if settings.entropy_gradient:
         return logprobs, entropy_of(log_softmax_TV)
-    return logprobs, entropy_of(log_softmax_TV.detach())
+    return logprobs, _measured_entropy(log_softmax_TV.detach())
 
 
 def entropy_of(log_softmax_TV: torch.Tensor) -> torch.Tensor:
     """-sum p log p over the vocabulary (T,), a token of probability 0 adding 0."""
     return torch.special.entr(log_softmax_TV.exp()).sum(-1)
+
+
+def _measured_entropy(log_softmax_TV: torch.Tensor) -> torch.Tensor:
+    """As ``entropy_of`` up to rounding, without a gradient and without taking the logarithm again."""
+    finite_TV = log_softmax_TV.clamp(min=torch.finfo(log_softmax_TV.dtype).min)  # -inf times probability 0 is no number
+    return log_softmax_TV.exp().mul_(finite_TV).sum(-1).neg()
 
 
 def check_head(model: Any) -> None:

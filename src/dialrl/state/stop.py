@@ -164,7 +164,10 @@ def _fired(
         held(rules.oscillation, OSCILLATION_TURNS, lambda: _oscillation(position_KA, known_KA, number_K)),
         number_K >= (rules.max_turns or np.inf),
     ]
-    return np.select(holds, range(1, len(REASONS)), default=0).astype(np.int64)
+    code_K = np.zeros(len(number_K), dtype=np.int64)
+    for code in range(len(holds), 0, -1):  # of several the first in the list counts, so it comes last
+        code_K[holds[code - 1]] = code
+    return code_K
 
 
 def _threshold(need: FloatArray, alpha: float) -> FloatArray:

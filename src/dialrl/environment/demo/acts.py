@@ -8,7 +8,7 @@ import itertools
 import re
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum
 from functools import lru_cache
 
@@ -88,10 +88,28 @@ def _words(text: str) -> tuple[str, ...]:
     return tuple(_WORD.findall(text.lower()))
 
 
-def heard(transcript: Sequence[Message]) -> dict[str, frozenset[str]]:
-    """The slot words the user has said so far, by kind."""
-    said = {word for line in transcript if line.role == "user" for word in words_of(line.content)}
-    return {kind: known & said for kind, known in SLOT_WORDS.items()}
+@dataclass
+class Heard:
+    """What a dialogue has brought up so far, line by line: the slot words of the user, and earlier replies."""
+
+    slot_words: dict[str, frozenset[str]] = field(default_factory=lambda: dict.fromkeys(SLOT_WORDS, frozenset()))
+    replies: set[tuple[str, ...]] = field(default_factory=set)
+
+    def add(self, line: Message) -> None:
+        """Take the next line."""
+        words = words_of(line.content)
+        if line.role == "user":
+            self.slot_words = {kind: said | (SLOT_WORDS[kind] & set(words)) for kind, said in self.slot_words.items()}
+        elif line.role == "assistant":
+            self.replies.add(words)
+
+    @classmethod
+    def of(cls, transcript: Sequence[Message]) -> "Heard":
+        """All of a transcript."""
+        heard = cls()
+        for line in transcript:
+            heard.add(line)
+        return heard
 
 
 def features(reply: str, transcript: Sequence[Message]) -> ReplyFeatures:
@@ -102,15 +120,18 @@ def features(reply: str, transcript: Sequence[Message]) -> ReplyFeatures:
     >>> features("so the exam is hard ?", [Message("user", "i feel sad since the exam .")]).act
     <Act.ASK: 5>
     """
+    return features_after(reply, Heard.of(transcript))
+
+
+def features_after(reply: str, heard: Heard) -> ReplyFeatures:
+    """``features`` where the transcript was followed line by line."""
     words = words_of(reply)
-    spoken = frozenset(words)
-    known = heard(transcript)
-    earlier = {words_of(line.content) for line in transcript if line.role == "assistant"}
+    spoken, known = frozenset(words), heard.slot_words
     return ReplyFeatures(
         empty=not words and not reply.strip(),
         garbled=_is_garbled(reply, words),
         off_topic=any(spoken & (SLOT_WORDS[kind] - known[kind]) for kind in SLOT_WORDS),
-        repeats_earlier=words in earlier,
+        repeats_earlier=words in heard.replies,
         names_feeling=bool(spoken & known["feeling"]),
         names_topic=bool(spoken & known["topic"]),
         names_detail=bool(spoken & known["detail"]),

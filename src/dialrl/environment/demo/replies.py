@@ -6,7 +6,7 @@ The base policy is taught with them and the fast tier and the planners speak the
 
 from collections.abc import Sequence
 
-from dialrl.environment.demo.acts import Act, heard, words_of
+from dialrl.environment.demo.acts import Act, Heard, words_of
 from dialrl.environment.demo.tracker import spoken
 from dialrl.scenario.message import Message
 
@@ -88,7 +88,7 @@ def reply_texts(act: Act, topic: str, feeling: str, detail: str) -> tuple[str, .
 
 def slots_of(transcript: Sequence[Message]) -> dict[str, str]:
     """The user's own words by kind ("" where the user has not named one), read from the transcript."""
-    return {kind: next(iter(sorted(words)), "") for kind, words in heard(transcript).items()}
+    return {kind: next(iter(sorted(words)), "") for kind, words in Heard.of(transcript).slot_words.items()}
 
 
 def speak(act: Act, transcript: Sequence[Message], draw: float) -> str:

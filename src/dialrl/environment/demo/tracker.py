@@ -6,7 +6,7 @@ The judge grades from this, and the planners speak through it. Not here: what ma
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dialrl.environment.demo.acts import Act, features
+from dialrl.environment.demo.acts import Act, Heard, features_after
 from dialrl.environment.demo.lines import Symbol, opening_cues, symbol_of
 from dialrl.environment.demo.rules import State, advance, grade, is_answered, with_mood
 from dialrl.errors import InputError
@@ -49,12 +49,14 @@ def track(transcript: Sequence[Message], extra_trust: int = 0) -> Track:
     for place, line in enumerate(lines):
         if line.role != ("user", "assistant")[place % 2]:
             raise InputError(f"A demo dialogue alternates user and assistant; line {place} is by '{line.role}'.")
-    state, turns = State(cues[0], extra_trust=extra_trust), []
+    state, turns, heard = State(cues[0], extra_trust=extra_trust), [], Heard.of(lines[:1])
     for place in range(1, len(lines), 2):
-        act = features(lines[place].content, lines[:place]).act
+        act = features_after(lines[place].content, heard).act
+        heard.add(lines[place])
         symbol = symbol_of(lines[place + 1].content) if place + 1 < len(lines) else None
         turns.append(TrackedTurn(state, act, symbol))
         if symbol is not None:
+            heard.add(lines[place + 1])
             state = _state_after(state, act, symbol)
     return Track(cues[1], tuple(turns), state)
 

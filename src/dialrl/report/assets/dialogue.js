@@ -7,6 +7,7 @@ function dialogueView(set, dialogue, options) {
   const parts = [summaryLine(set, dialogue)];
   const path = element("div", { class: "path" });
   if (dialogue.d && dialogue.t.some((turn) => turn.p)) parts.push(path);
+  if (options.tokens) parts.push(tokensLegend(dialogue));
   dialogue.t.forEach((turn) => parts.push(turnView(set, dialogue, turn, options)));
   (dialogue.f || []).forEach(([who, text]) => parts.push(message(who, text)));
   const box = element("div", {}, ...parts);
@@ -88,6 +89,13 @@ function tokensView(turn) {
   return element("div", { class: "tokens" }, ...context, ...sampled);
 }
 
+/** What the marks of ``tokensView`` mean, as far as the dialogue has them. */
+function tokensLegend(dialogue) {
+  const has = (test) => dialogue.t.some((turn) => turn.k && test(turn));
+  const words = [["grey: context", () => true], ["orange: the less likely when drawn, the stronger", (turn) => turn.q], ["underlined: trained", (turn) => turn.a !== undefined]];
+  return element("div", { class: "caption" }, words.filter(([, test]) => has(test)).map(([text]) => text).join("; "));
+}
+
 const piece = (id) => content.pieces[id] ?? String(id);
 
 // the path ------------------------------------------------------------------------------------------------------------
@@ -123,10 +131,13 @@ function pathLines(rows, names) {
   };
 }
 
+const spread = (rows, field) => Math.max(...rows.map((row) => row[field])) - Math.min(...rows.map((row) => row[field]));
+
 function pathPlane(rows, [first, second, third]) {
-  const along = (field, more = {}) => ({ field, type: "quantitative", title: field, scale: { zero: false, padding: 8 }, ...more });
+  const axis = (field) => (spread(rows, field) >= 2 ? { tickMinStep: 1 } : {});
+  const along = (field) => ({ field, type: "quantitative", title: field, scale: { zero: false, padding: 8 }, axis: axis(field) });
   const point = { x: along(first), y: along(second), tooltip: ["turn", first, second, third].filter(Boolean).map((field) => ({ field })) };
-  const shade = third ? { color: { field: third, type: "quantitative", scale: { scheme: "viridis" }, legend: { orient: "top", title: third, gradientLength: 90 } } } : {};
+  const shade = third ? { color: { field: third, type: "quantitative", scale: { scheme: "viridis" }, legend: { orient: "top", title: third, gradientLength: 90, ...axis(third) } } } : {};
   return {
     width: "container", height: 150, data: { name: "rows", values: rows },
     layer: [
