@@ -1,10 +1,13 @@
-"""One thread for every test: the models here are tiny, and two workers share two cores. A random policy for all."""
+"""One thread for every test: two workers share two cores, and a process that is forked has no pool of threads.
+
+A random policy for all.
+"""
 
 import os
 
 import pytest
 
-os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ["OMP_NUM_THREADS"] = "1"
 
 
 @pytest.fixture(autouse=True)

@@ -1,15 +1,18 @@
-"""Runs a coroutine to its end from ordinary code, also inside a notebook whose event loop is already running.
+"""Runs a coroutine to its end from ordinary code, also inside a notebook whose event loop is already running; and how
+many cores there are to run on.
 
 An end that is asked for meanwhile (Ctrl-C, SIGTERM) cancels the work as a whole, not the one task that happens to run,
 so that every part of it is put away; the caller gets a KeyboardInterrupt. Asked again, it is raised at once.
 """
 
 import asyncio
+import os
 import signal
 import threading
 from collections.abc import Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from pathlib import Path
 from types import FrameType
 from typing import Any, TypeVar
 
@@ -73,3 +76,13 @@ class _Interruptible:
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
+
+
+def usable_cores() -> int:
+    """CPU cores that this process may use, limits of a container included."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1)
+    limit = Path("/sys/fs/cgroup/cpu.max")
+    quota = limit.read_text(encoding="ascii").split() if limit.is_file() else []
+    if len(quota) == 2 and quota[0].isdigit():
+        return max(1, min(cores, -(-int(quota[0]) // int(quota[1]))))
+    return cores

@@ -9,6 +9,7 @@ import subprocess
 import tempfile
 from pathlib import Path
 
+from dialrl.concurrency import usable_cores
 from dialrl.doctor.check import Check
 from dialrl.doctor.software import installed
 from dialrl.doctor.subject import Subject
@@ -22,15 +23,6 @@ _DRIVER_SECONDS = 15.0
 def hardware(subject: Subject) -> list[Check]:
     """The machine itself."""
     return [_cores(), _memory(), _gpus(subject), _output(subject.output)]
-
-
-def usable_cores() -> int:
-    """Cores this process may use, limits of a container included."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1)
-    quota = _words(Path("/sys/fs/cgroup/cpu.max"))
-    if len(quota) == 2 and quota[0].isdigit():
-        return max(1, min(cores, -(-int(quota[0]) // int(quota[1]))))
-    return cores
 
 
 def free_memory() -> int | None:

@@ -91,7 +91,7 @@ class ConfirmConfig(StageConfig):
     pipeline: str | None = semantic(None, help="Pipeline YAML that every run follows; none: the shipped demo.yaml.")
     changes: dict[str, Any] = semantic({}, help="Changes to that pipeline, section by section.")
     compare_with: str = semantic("mica", help="Preset that every other one is tested against, seed by seed.")
-    jobs: int = operational(2, ge=1, help="Runs at a time, each in a process of its own on one core.")
+    jobs: int = operational(2, ge=1, help="Runs at a time, each in a process of its own; they share the cores.")
 
     @model_validator(mode="after")
     def _each_once(self) -> Self:

@@ -1,9 +1,9 @@
 """``dialrl lab confirm``: the confirmation tier. What the fast tier found, asked of the tiny language model.
 
 Every run is one of ``dialrl train`` on the demo pipeline; only the preset and the seed differ, so rollouts, updates and
-learning rate are equal. Several runs go side by side, each in a process of its own on one thread. They are resumed
-where they were killed; a finished one is a small file of its own. Not here: training (``dialrl.train``), what the
-figures say (``evaluate.study_figures``).
+learning rate are equal. Several runs go side by side, each in a process of its own, and share the cores. They are
+resumed where they were killed; a finished one is a small file of its own. Not here: training (``dialrl.train``), what
+the figures say (``evaluate.study_figures``).
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,6 +13,7 @@ from typing import Any
 
 from pydantic_core import to_jsonable_python
 
+from dialrl.concurrency import usable_cores
 from dialrl.config import StageConfig, merged
 from dialrl.environment.demo.planner import DemoReference
 from dialrl.errors import InputError
@@ -85,7 +86,8 @@ class Confirmation:
 
         if not missing:
             self._write(found)
-        jobs = [TrainingJob(plan.pipeline, self._place(plan)) for plan in missing]
+        threads = max(1, usable_cores() // self.config.jobs)
+        jobs = [TrainingJob(plan.pipeline, self._place(plan), threads) for plan in missing]
         pool.each(train_job, jobs, finished, named=lambda job: job.place.name, meanwhile=watch.look)
         counts = {"runs": len(found), "trained_now": len(missing)}
         return study_summary(self.folder / TABLE, self.config.compare_with, counts, stage="lab confirm")

@@ -17,17 +17,18 @@ from dialrl.train.run_directory import RunDirectory, remove_directory
 
 @dataclass(frozen=True)
 class TrainingJob:
-    """A pipeline and the run directory it is to be trained in."""
+    """A pipeline, the run directory it is to be trained in, and how many threads it may use."""
 
     pipeline: PipelineConfig
     place: Path
+    threads: int = 1
 
 
 def train_job(job: TrainingJob) -> None:
-    """Train what is missing of one run, on one thread: its figures do not depend on what runs beside it."""
+    """Train what is missing of one run. A tiny model's figures do not depend on the threads (``model.threads``)."""
     import torch
 
-    torch.set_num_threads(1)
+    torch.set_num_threads(job.threads)
     train(job.pipeline, job.place, resume=True)
 
 

@@ -17,6 +17,7 @@ from dialrl.model.checkpointing import checkpoint_layers, free_memory_bytes
 from dialrl.model.distributed import Forward, processes, shard_model, whole
 from dialrl.model.layout import prepare_layout
 from dialrl.model.logprobs import check_head
+from dialrl.model.threads import training_threads
 from dialrl.update.config import UpdateConfig
 from dialrl.update.data import TrainingData
 from dialrl.update.memory import ModelShape, UnknownShapeError, wants_checkpointing
@@ -83,14 +84,12 @@ class Learner:
         )  # fmt: skip
         self.first_scores = {}
         set_learning_rate(self.optimizer, rate)
-        self._remember_later(passes, planned)
+        with training_threads(self.model):
+            self._remember_later(passes, planned)
         for number, step in enumerate(planned):
             started = time.perf_counter()
-            self.optimizer.zero_grad(set_to_none=True)
-            sums = passes.accumulate(step.dialogues, step.weights_T, first=number == 0)
-            self._check_mismatch(sums)
-            culprit = partial(passes.name_culprit, step.dialogues, step.weights_T)
-            norm = self._optimizer_step(sums.loss, culprit)
+            with training_threads(self.model):
+                sums, norm = self._step(passes, step, first=number == 0)
             seconds = time.perf_counter() - started
             yield {
                 "optimizer_step": self.steps,
@@ -103,6 +102,14 @@ class Learner:
                 "seconds": seconds,
                 "tokens_per_second": sums.tokens / max(seconds, 1e-9),
             }
+
+    def _step(self, passes: Passes, step: PlannedStep, *, first: bool) -> tuple[StepSums, float]:
+        """One step of the optimiser: what its passes summed up, and the norm of the gradient before clipping."""
+        self.optimizer.zero_grad(set_to_none=True)
+        sums = passes.accumulate(step.dialogues, step.weights_T, first=first)
+        self._check_mismatch(sums)
+        culprit = partial(passes.name_culprit, step.dialogues, step.weights_T)
+        return sums, self._optimizer_step(sums.loss, culprit)
 
     def _figures(self, passes: Passes, data: TrainingData, step: PlannedStep, sums: StepSums) -> Row:
         figures = sums.figures()
