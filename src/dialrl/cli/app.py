@@ -96,6 +96,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     given = list(sys.argv[1:] if arguments is None else arguments)
     # pydantic looks through every installed package for plugins of its own at its first model: 0.03 s of each start.
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
+    # A thread that waits for another spins for milliseconds by default. With other work on the cores that made a step
+    # of two threads 1.7 times as long as one of one thread; so short a spin costs nothing where they are free.
+    if "OMP_WAIT_POLICY" not in os.environ:
+        os.environ.setdefault("GOMP_SPINCOUNT", "3000")
     from dialrl.cli.failure import reported
 
     with reported(debug="--debug" in given):
