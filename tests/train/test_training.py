@@ -20,6 +20,7 @@ from dialrl.rollout.stage import roll_out
 from dialrl.train.config import PipelineConfig
 from dialrl.train.loop import train
 from dialrl.trajectory.reader import TrajectoryFile
+from dialrl.update.policy_directory import read_manifest
 from dialrl.update.stage import update_policy
 from run_contents import assert_equal_runs, contents
 
@@ -131,6 +132,22 @@ def test_where_nothing_was_better_the_policy_of_the_start_is_the_best(policy, tm
     before = contents(run)
     train(frozen, run, resume=True)
     assert_equal_runs(run, before)
+
+
+def test_a_run_from_a_policy_that_another_run_trained_begins_its_own_schedule(policy, tmp_path):
+    configured = {"train": {"iterations": 1, "evaluate_every": 0}, "update": {"schedule": "linear"}}
+    first = pipeline(policy, **configured)
+    train(first, tmp_path / "first")
+    trained = tmp_path / "first" / "0000" / "policy"
+    from_the_policy, from_its_model = tmp_path / "second", tmp_path / "third"
+    train(pipeline(trained, **configured), from_the_policy)
+    train(pipeline(trained / "model", **configured), from_its_model)
+    manifest = read_manifest(from_the_policy / "0000" / "policy")
+    assert (manifest.step, manifest.parent) == (1, read_manifest(trained).digest)
+    assert manifest.digest == read_manifest(from_its_model / "0000" / "policy").digest
+    rates = [json.loads(line)["learning_rate"] for line in (trained / "metrics.jsonl").read_text().splitlines()]
+    again = (from_the_policy / "0000" / "policy" / "metrics.jsonl").read_text().splitlines()
+    assert [json.loads(line)["learning_rate"] for line in again] == rates
 
 
 # kills --------------------------------------------------------------------------------------------------------------

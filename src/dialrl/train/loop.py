@@ -16,6 +16,7 @@ from dialrl.advantage.stage import compute_advantages
 from dialrl.evaluate.dialogue import evaluate_policy, mean_scores
 from dialrl.judge.files import REFERENCE_KL, judge_files
 from dialrl.model.find import find_policy
+from dialrl.model.loading import model_directory
 from dialrl.progress import SILENT, Progress
 from dialrl.returns.stage import compute_returns
 from dialrl.rollout.policy import deliver, open_policy
@@ -33,6 +34,7 @@ from dialrl.train.run_directory import IterationFolder, RunDirectory, read_json,
 from dialrl.train.safety import FLAG, FLAGGED, check_safety, safety_figures
 from dialrl.train.tracking import MetricsSink, find_sink, numbers
 from dialrl.trajectory.reader import TrajectoryFile
+from dialrl.update.policy_directory import MANIFEST, read_manifest
 from dialrl.update.trainers import PolicyTrainer, open_trainer
 
 Watch = Callable[[dict[str, Any]], None]
@@ -126,8 +128,11 @@ class Training:
 
     @property
     def start(self) -> str | Path:
-        """The policy the run starts from."""
-        return find_policy(self.pipeline.policy)
+        """The policy the run starts from: of one that was trained before, the model alone, since the optimiser, the
+        schedule and the count of updates begin with the run."""
+        place = find_policy(self.pipeline.policy)
+        manifest = read_manifest(place) if isinstance(place, Path) and (place / MANIFEST).is_file() else None
+        return model_directory(place) if manifest is not None and manifest.step > 0 else place
 
     def _restart(self) -> tuple[int, str | Path]:
         """The first iteration to work on, and the policy whose trainer state it continues."""
