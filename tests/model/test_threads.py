@@ -1,5 +1,7 @@
 """How many threads a tiny model gets: one to generate, two to train, never more than the process was given."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 import torch
 
@@ -40,6 +42,20 @@ def test_a_second_tiny_model_does_not_hide_what_the_process_was_given():
     fit_threads(Model(400_000))
     with training_threads(Model(400_000)) as inside:
         assert inside == 2
+
+
+def test_beside_other_work_of_the_process_training_has_one_thread():
+    torch.set_num_threads(2)
+    model = Model(500_000)
+    fit_threads(model)
+
+    def inside() -> int:
+        torch.set_num_threads(1)
+        with training_threads(model) as threads_in_force:
+            return threads_in_force
+
+    with ThreadPoolExecutor(max_workers=1) as pool:
+        assert pool.submit(inside).result() == 1
 
 
 def test_threads_are_put_back_after_an_error():

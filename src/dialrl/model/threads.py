@@ -5,6 +5,7 @@ share. Its training passes read thousands of tokens at once; two threads make th
 (``benchmarks/threads.py``). Larger models use what there is. Not here: processes side by side.
 """
 
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -27,11 +28,16 @@ def fit_threads(model: Any) -> int:
 
 @contextmanager
 def training_threads(model: Any) -> Iterator[int]:
-    """Inside, a tiny model on the CPU has two threads, if this process was given as many; the number in force."""
+    """Inside, a tiny model on the CPU has two threads, if this process was given as many; the number in force.
+
+    An update beside a rollout, in a thread of its own, keeps one: matrix products of the whole process would follow,
+    and what the rollout draws would depend on when the update began.
+    """
     import torch
 
     before = torch.get_num_threads()
-    if _is_tiny(model) and before == 1 and _given:
+    alone = threading.current_thread() is threading.main_thread()
+    if _is_tiny(model) and before == 1 and _given and alone:
         torch.set_num_threads(min(_TRAINING_THREADS, _given[0]))
     try:
         yield int(torch.get_num_threads())
