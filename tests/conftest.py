@@ -4,10 +4,13 @@ A random policy for all.
 """
 
 import os
+import signal
 
 import pytest
 
 os.environ["OMP_NUM_THREADS"] = "1"
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # started in the background by a shell: Ctrl-C is tested, too
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True)
