@@ -1,5 +1,6 @@
 """How a training run looks in a terminal: a table that grows, then the curve, and a dialogue before and after."""
 
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
@@ -23,6 +24,7 @@ class IterationTable:
         self._seconds: list[float] = []
         self._live: Any = None
         self._flag: str | None = None
+        self._told: set[str] = set()
         self.progress: Progress = SILENT
 
     def __enter__(self) -> Self:
@@ -52,6 +54,23 @@ class IterationTable:
             sys.stderr.write("  ".join(f"{name} {cell}" for name, cell in named if cell) + "\n")
             sys.stderr.write(f"! {self._flag}\n" if self._flag else "")
             sys.stderr.flush()
+        self._warn(record)
+
+    def _warn(self, record: Mapping[str, Any]) -> None:
+        """Print what an iteration warns of, each kind once: the same sentence with other numbers is told already."""
+        said = [*record.get("warnings", ()), *(record["update"].get("warnings") or ())]
+        for warning in (one for one in said if one != self._flag):
+            kind = re.sub(r"[\d.,]+", "#", warning)
+            if kind in self._told:
+                continue
+            self._told.add(kind)
+            line = f"! iteration {record['iteration'] + 1}: {warning}"
+            if self._live is not None:
+                from rich.text import Text
+
+                self._live.console.print(Text(line))
+            else:
+                sys.stderr.write(line + "\n")
 
     def _title(self) -> str:
         """How far, how fast, how long still: by the median of the latest iterations."""
