@@ -11,7 +11,6 @@ dialogue at a time, and the head nowhere. Ratios are of neighbouring runs: media
 """
 
 import argparse
-import json
 import platform
 import statistics
 import sys
@@ -24,6 +23,7 @@ from typing import Any
 import numpy as np
 import torch
 import transformers
+from result_file import show
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
 from dialrl.model.belief.forward import one_by_one, packed_beliefs
@@ -158,10 +158,7 @@ def main() -> None:
         "machine": platform.machine(),
         "cases": cases,
     }
-    text = json.dumps(result, indent=2)
-    print(text)
-    if arguments.output:
-        arguments.output.write_text(text + "\n", encoding="utf-8")
+    show(result, arguments.output)
 
 
 if __name__ == "__main__":

@@ -23,6 +23,8 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from result_file import show
+
 STAGES = ("returns", "advantage")
 FORMS = ("whole", "slim")
 PRESET = "mapo"  # a turn term and a batch term: the most expensive published one
@@ -43,9 +45,7 @@ def main() -> None:
             "files": [_files(Path(folder), turns, arguments.repeats) for turns in arguments.turns],
             "arithmetic": _arithmetic(Path(folder), arguments),
         }
-    print(json.dumps(result, indent=2))
-    if arguments.output is not None:
-        arguments.output.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
+    show(result, arguments.output)
 
 
 def _arguments() -> argparse.Namespace:

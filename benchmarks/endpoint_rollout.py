@@ -21,6 +21,8 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
+from result_file import show
+
 from dialrl import plugins
 from dialrl.endpoint.settings import EndpointSettings, ModelSettings
 from dialrl.engine.openai import OpenAIEngine
@@ -126,9 +128,7 @@ def main() -> None:
         "target_busy_share": TARGET_SHARE,
         "met": figures["busy_share"] >= TARGET_SHARE,
     }
-    print(json.dumps(result, indent=2))
-    if asked.output is not None:
-        asked.output.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
+    show(result, asked.output)
 
 
 if __name__ == "__main__":

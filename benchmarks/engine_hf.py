@@ -8,7 +8,6 @@ tokens a second, the best of ``--repeats``.
 """
 
 import argparse
-import json
 import platform
 import random
 import time
@@ -18,6 +17,7 @@ from typing import Any
 
 import torch
 import transformers
+from result_file import show
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
 from dialrl.engine.base import GenerationRequest, SamplingSettings
@@ -147,10 +147,7 @@ def main() -> None:
         "ratio_to_generate_with_stops": round(speeds["stopping_engine"] / speeds["stopping_generate"], 2),
         "ratio_to_prefilling_anew": round(speeds["dialogue_reused_prefix"] / speeds["dialogue_prefilled_anew"], 2),
     }
-    text = json.dumps(result, indent=2)
-    print(text)
-    if arguments.output:
-        arguments.output.write_text(text + "\n", encoding="utf-8")
+    show(result, arguments.output)
 
 
 if __name__ == "__main__":

@@ -9,13 +9,14 @@ formats, not about learning. A peer that is not installed is named as skipped. E
 
 import argparse
 import importlib.util
-import json
 import sys
 import tempfile
 from collections.abc import Callable
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
+
+from result_file import show
 
 from dialrl.trajectory.exporters.config import Target
 from dialrl.trajectory.exporters.stage import export
@@ -32,9 +33,7 @@ def main() -> None:
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         result = {"versions": _versions(), "loads": _check(Path(folder))}
-    print(json.dumps(result, indent=2))
-    if arguments.output is not None:
-        arguments.output.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
+    show(result, arguments.output)
     sys.exit(int(any(found["status"] == "refused" for found in result["loads"].values())))
 
 

@@ -10,7 +10,6 @@ within hops, questions; differences are paired by seed and question. ``--report`
 """
 
 import argparse
-import json
 import platform
 import sys
 from collections import defaultdict
@@ -22,6 +21,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 import transformers
+from result_file import show
 
 from dialrl.evaluate.qa_answers import load_answers
 from dialrl.resources import resource
@@ -142,10 +142,7 @@ def main() -> None:
         "machine": platform.machine(),
         **compared(arguments.output, arguments.pipelines, arguments.seeds, report=arguments.report),
     }
-    text = json.dumps(result, indent=2)
-    print(text)
-    if arguments.results:
-        arguments.results.write_text(text + "\n", encoding="utf-8")
+    show(result, arguments.results)
 
 
 if __name__ == "__main__":

@@ -8,13 +8,13 @@ and of q by what the user's answer means, beside the control, in which needs are
 """
 
 import argparse
-import json
 import tempfile
 from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from result_file import show
 
 from dialrl.environment.demo.lines import symbol_of
 from dialrl.judge.config import JudgeConfig
@@ -79,10 +79,7 @@ def main() -> None:
             **{key: figures[key] for key in ("gain", "gain_shuffled", "need_believed_in_the_end", "by_chance")},
             "by_answer": by_answer(path),
         }
-    text = json.dumps(result, indent=2)
-    print(text)
-    if arguments.output:
-        arguments.output.write_text(text + "\n", encoding="utf-8")
+    show(result, arguments.output)
 
 
 if __name__ == "__main__":

@@ -9,10 +9,10 @@ the first row is its error, the others its power. The flag itself asks for a ris
 """
 
 import argparse
-import json
 from pathlib import Path
 
 import numpy as np
+from result_file import show
 
 from dialrl.evaluate.safety_trend import trend
 
@@ -45,10 +45,7 @@ def main() -> None:
         for iterations in (20, 60)
     ]
     result = {"trials": arguments.trials, "groups_an_iteration": GROUPS, "alpha": ALPHA, "rows": rows}
-    text = json.dumps(result, indent=1) + "\n"
-    if arguments.output is not None:
-        arguments.output.write_text(text, encoding="utf-8")
-    print(text)
+    show(result, arguments.output)
 
 
 if __name__ == "__main__":

@@ -19,8 +19,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import torch
+from result_file import show
 
 from dialrl.advantage.stage import compute_advantages
+from dialrl.cli.app import SPIN_COUNT
 from dialrl.judge.files import judge_files
 from dialrl.model.find import find_policy
 from dialrl.resources import resource
@@ -52,7 +54,7 @@ def in_a_process(file: Path, threads: int) -> tuple[float, str]:
     command = [sys.executable, __file__, "--once", str(file), "--threads", str(threads)]
     done = subprocess.run(
         command,
-        env={**os.environ, "OMP_NUM_THREADS": str(threads), "GOMP_SPINCOUNT": "3000"},
+        env={**os.environ, "OMP_NUM_THREADS": str(threads), "GOMP_SPINCOUNT": SPIN_COUNT},
         capture_output=True,
         check=True,
     )
@@ -106,10 +108,7 @@ def main() -> None:
         return
     rows = measure(arguments.threads, arguments.repeats)
     result = {"cores": os.cpu_count(), "torch": torch.__version__, "rows": rows}
-    text = json.dumps(result, indent=1) + "\n"
-    if arguments.output is not None:
-        arguments.output.write_text(text, encoding="utf-8")
-    print(text)
+    show(result, arguments.output)
 
 
 if __name__ == "__main__":

@@ -81,8 +81,10 @@ class _Interruptible:
 def usable_cores() -> int:
     """CPU cores that this process may use, limits of a container included."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1)
-    limit = Path("/sys/fs/cgroup/cpu.max")
-    quota = limit.read_text(encoding="ascii").split() if limit.is_file() else []
+    try:
+        quota = Path("/sys/fs/cgroup/cpu.max").read_text(encoding="ascii").split()
+    except OSError:  # no container, or none that says
+        return cores
     if len(quota) == 2 and quota[0].isdigit():
         return max(1, min(cores, -(-int(quota[0]) // int(quota[1]))))
     return cores

@@ -22,6 +22,7 @@ class Entry:
     help: str
 
 
+SPIN_COUNT = "3000"  # turns that a waiting OpenMP thread spins before it sleeps
 PIPELINE, DATA, LOOK = "The pipeline, stage by stage", "Data in and out", "Look and learn"
 
 COMMANDS: dict[str, Entry] = {
@@ -99,7 +100,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     # A thread that waits for another spins for milliseconds by default. With other work on the cores that made a step
     # of two threads 1.7 times as long as one of one thread; so short a spin costs nothing where they are free.
     if "OMP_WAIT_POLICY" not in os.environ:
-        os.environ.setdefault("GOMP_SPINCOUNT", "3000")
+        os.environ.setdefault("GOMP_SPINCOUNT", SPIN_COUNT)
     from dialrl.cli.failure import reported
 
     with reported(debug="--debug" in given):

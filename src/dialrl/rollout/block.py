@@ -6,11 +6,11 @@ from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import Any
 
 from dialrl.engine.base import Engine, SamplingSettings
-from dialrl.errors import HaltError, InputError, UsageError
+from dialrl.errors import HaltError, UsageError
 from dialrl.rollout.dialogue import DialogueRun, Row, Setting, failed_rows
 from dialrl.rollout.plan import DialoguePlan
 from dialrl.rollout.sampler import sampler_for
-from dialrl.trajectory.rows import rows_to_table
+from dialrl.trajectory.rows import unstorable
 
 
 async def run_block(
@@ -59,14 +59,6 @@ async def _broken_by(run: DialogueRun, gate: AbstractAsyncContextManager[Any] | 
 def _with_unstorable(runs: Sequence[DialogueRun], broken: Sequence[Exception | None]) -> list[Exception | None]:
     """``broken``, and what no file can hold, such as a lone surrogate: it breaks its own dialogue and no other."""
     finished = [row for run, error in zip(runs, broken, strict=True) if error is None for row in run.rows]
-    if _unstorable(finished) is None:  # one look at all of them: the usual case
+    if unstorable(finished) is None:  # one look at all of them: the usual case
         return list(broken)
-    return [error or _unstorable(run.rows) for run, error in zip(runs, broken, strict=True)]
-
-
-def _unstorable(rows: Sequence[Row]) -> InputError | None:
-    try:
-        rows_to_table(rows)
-    except InputError as error:
-        return error
-    return None
+    return [error or unstorable(run.rows) for run, error in zip(runs, broken, strict=True)]

@@ -21,7 +21,7 @@ from dialrl.environment.base import (
     EnvironmentStep,
     PolicyReply,
 )
-from dialrl.errors import InputError, RunError
+from dialrl.errors import RunError
 from dialrl.judge.asking import ask, ask_deficit, missing
 from dialrl.judge.base import Judge
 from dialrl.judge.grading import FAILED_DIALOGUE, NO_REPLY, DialogueGrader, ungraded, with_stop_turn
@@ -35,7 +35,7 @@ from dialrl.scenario.message import Message, Usage
 from dialrl.seeds import seed_for
 from dialrl.state.rubric import Rubric
 from dialrl.state.rules import StopRules
-from dialrl.trajectory.rows import rows_to_table, storable
+from dialrl.trajectory.rows import storable, unstorable
 
 Row = dict[str, Any]
 T = TypeVar("T")
@@ -255,7 +255,7 @@ class DialogueRun:
 
     def broken_rows(self) -> list[Row]:
         """The turns there were, as far as a file can hold them, or one empty row; ungraded under live grading."""
-        rows = self.rows if _storable(self.rows) else []
+        rows = self.rows if unstorable(self.rows) is None else []
         rows = rows or [{**self.keys(0), "reply": None}]
         if self.setting.grading is not None:
             deficit = None if self._grader is None else self._grader.deficit
@@ -299,11 +299,3 @@ def failed_rows(run: DialogueRun, error: Exception) -> list[Row]:
         outcome=None,
     )
     return rows
-
-
-def _storable(rows: Sequence[Row]) -> bool:
-    try:
-        rows_to_table(rows)
-    except InputError:
-        return False
-    return True

@@ -26,6 +26,15 @@ def rows_to_table(rows: Sequence[Row], columns: Sequence[str] | None = None) -> 
     return pa.table({name: _array(rows, name) for name in names}, schema=pa.schema([field_for(n) for n in names]))
 
 
+def unstorable(rows: Sequence[Row]) -> InputError | None:
+    """What keeps ``rows`` out of a file, or None."""
+    try:
+        rows_to_table(rows)
+    except InputError as error:
+        return error
+    return None
+
+
 def _array(rows: Sequence[Row], name: str) -> pa.Array:
     field = field_for(name)
     values = [row.get(name) for row in rows]

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from dialrl import errors
+from dialrl.concurrency import usable_cores
 from dialrl.errors import DialrlError, InputError, RunError, UsageError
 from dialrl.model.loading import model_directory
 from dialrl.progress import SILENT, Progress
@@ -74,7 +75,7 @@ class TrainerProcesses:
         return [*program, *logs, "-m", "dialrl.update.worker", str(self._folder / "socket")]
 
     def _environment(self) -> dict[str, str]:
-        threads = str(max(1, (os.cpu_count() or 1) // self.count))
+        threads = str(max(1, usable_cores() // self.count))
         return {"OMP_NUM_THREADS": threads, **os.environ}
 
     def _connect(self) -> None:

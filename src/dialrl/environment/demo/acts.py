@@ -99,7 +99,8 @@ class Heard:
         """Take the next line."""
         words = words_of(line.content)
         if line.role == "user":
-            self.slot_words = {kind: said | (SLOT_WORDS[kind] & set(words)) for kind, said in self.slot_words.items()}
+            spoken = frozenset(words)
+            self.slot_words = {kind: said | (SLOT_WORDS[kind] & spoken) for kind, said in self.slot_words.items()}
         elif line.role == "assistant":
             self.replies.add(words)
 
